@@ -12,7 +12,8 @@
 //! | `extents`, `map` | which sector is in which object |
 //! | `cache` | parts of objects in memory and in a directory |
 //! | [`volume`] | the device: writing, flushing, opening, checkpoints, repacking |
-//! | [`pool`] | what several volumes share: copies, and removing objects |
+//! | `gc` | which objects no volume needs, and removing them |
+//! | [`pool`] | what several volumes share: copies, lists |
 //!
 //! # Locking
 //!
@@ -26,6 +27,7 @@ pub mod address;
 mod cache;
 mod extents;
 mod format;
+mod gc;
 mod map;
 mod opening;
 pub mod pool;

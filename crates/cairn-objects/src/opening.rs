@@ -7,7 +7,8 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::parts::{self, Parts};
 use cairn_block::{Error, ErrorKind, Result};
 
-use crate::format::data::{self, FENCE_LENGTH, Found, HEADER, Index};
+use crate::format::data::{self, Found, HEADER, Index};
+use crate::format::id::MapId;
 use crate::format::manifest::{self, Manifest, Replay};
 use crate::format::map::{self as map_object, MapPart};
 use crate::format::{Corrupt, ObjectId, SECTOR};
@@ -19,11 +20,21 @@ use crate::store::Tag;
 const PARALLEL: usize = 8;
 /// Bytes of a data object that are read for its index. Nearly all indexes are shorter.
 const HEAD: u64 = 64 << 10;
+/// How often a log may change while it is listed.
+const MOST_LISTS: u32 = 100;
 /// How many objects of another writer may come between a name that was free and the fence there.
 const MOST_RACES: u64 = 1000;
 
 /// The manifest of a volume.
 pub(crate) fn read_manifest(requests: &Requests, volume: &str) -> Result<(Manifest, Tag)> {
+    Ok(find_manifest(requests, volume)??)
+}
+
+/// The manifest of a volume, or what is wrong with it.
+pub(crate) fn find_manifest(
+    requests: &Requests,
+    volume: &str,
+) -> Result<std::result::Result<(Manifest, Tag), Corrupt>> {
     let object = requests.get(&manifest::name(volume)).map_err(|error| {
         if error.kind == crate::store::ErrorKind::Missing {
             let detail = format!(
@@ -33,7 +44,30 @@ pub(crate) fn read_manifest(requests: &Requests, volume: &str) -> Result<(Manife
         }
         error.into()
     })?;
-    Ok((Manifest::decode(volume, &object.bytes)?, object.tag))
+    Ok(Manifest::decode(volume, &object.bytes).map(|manifest| (manifest, object.tag)))
+}
+
+/// An object that a manifest needs is not there, maybe because a newer manifest does not need it:
+/// of the kind [`ErrorKind::NotFound`].
+fn absent(id: impl std::fmt::Display, detail: impl Into<String>) -> Error {
+    let detail = Corrupt::new(id, detail).to_string();
+    Error::new(ErrorKind::NotFound, "read the store", detail)
+}
+
+/// What an object that is not there means where the manifest is the newest: damage.
+pub(crate) fn damaged(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::NotFound => Error { kind: ErrorKind::Io, ..error },
+        _ => error,
+    }
+}
+
+/// True if a manifest is no more what it was.
+pub(crate) fn has_changed(requests: &Requests, volume: &str, tag: &Tag) -> Result<bool> {
+    match find_manifest(requests, volume) {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(true),
+        found => Ok(found?.is_ok_and(|(_, now)| now != *tag)),
+    }
 }
 
 /// Reads many things at once. Each part is one.
@@ -71,16 +105,22 @@ fn read_all<T: Send + 'static>(
     Ok(reads.found.into_inner().into_values().collect())
 }
 
+/// A map object.
+fn read_map_part(requests: &Requests, id: MapId, sectors: u64) -> Result<MapPart> {
+    match requests.get(&id.to_string()) {
+        Err(error) if error.kind == crate::store::ErrorKind::Missing => {
+            Err(absent(id, "is missing"))
+        }
+        object => Ok(map_object::decode(id, &object?.bytes, sectors)?),
+    }
+}
+
 /// The map of the last checkpoint.
 pub(crate) fn load_map(requests: &Requests, manifest: &Manifest) -> Result<Map> {
     let sectors = manifest.size / SECTOR;
     let refs = Arc::new(manifest.map.clone());
     let (names, store) = (refs.clone(), requests.clone());
-    let read = move |number: usize| -> Result<MapPart> {
-        let id = names[number].name.0;
-        let object = store.get(&id.to_string())?;
-        Ok(map_object::decode(id, &object.bytes, sectors)?)
-    };
+    let read = move |number: usize| read_map_part(&store, names[number].name.0, sectors);
     let mut map = Map::default();
     for (part, at) in read_all(requests, refs.len(), read)?.iter().zip(&*refs) {
         map.load(part, &at.regions);
@@ -88,11 +128,28 @@ pub(crate) fn load_map(requests: &Requests, manifest: &Manifest) -> Result<Map> 
     Ok(map)
 }
 
+/// Reads the map objects of the last checkpoint, and keeps none.
+pub(crate) fn check_map(requests: &Requests, manifest: &Manifest) -> Result<()> {
+    let sectors = manifest.size / SECTOR;
+    let (refs, store) = (manifest.map.clone(), requests.clone());
+    let count = refs.len();
+    let read = move |number: usize| read_map_part(&store, refs[number].name.0, sectors).map(drop);
+    read_all(requests, count, read).map(drop)
+}
+
 /// What is at a name of a log that has `length` bytes.
 fn read_head(requests: &Requests, id: ObjectId, length: u64) -> Result<Found> {
+    if length == 0 {
+        return Err(Corrupt::new(id, "has 0 bytes: neither a data object nor a fence").into());
+    }
     let mut wanted = length.min(HEAD);
     for _ in 0..3 {
-        let bytes = requests.get_range(&id.to_string(), 0..wanted)?;
+        let bytes = match requests.get_range(&id.to_string(), 0..wanted) {
+            Err(error) if error.kind == crate::store::ErrorKind::Missing => {
+                return Err(absent(id, "is missing"));
+            }
+            bytes => bytes?,
+        };
         match data::decode(id, &bytes, length)? {
             Found::Longer(head) if head > wanted && head <= length => wanted = head,
             Found::Longer(head) => {
@@ -113,19 +170,79 @@ fn read_unlisted(requests: &Requests, id: ObjectId) -> Result<Found> {
 
 /// The objects that a log has from its first sequence on, without a gap, with their bytes. A fence
 /// ends them.
-pub(crate) fn list_log(requests: &Requests, log: &Replay) -> Result<Vec<(ObjectId, u64)>> {
+///
+/// The end of an open log is where an object is missing. That it was never there must not be
+/// contradicted by an object behind it: one that is lost would take back what was flushed.
+fn list_log(requests: &Requests, log: &Replay) -> Result<Vec<(ObjectId, u64)>> {
     let id = |sequence| ObjectId { log: log.id, epoch: log.epoch, sequence };
     let after = log.from.checked_sub(1).map(|before| id(before).to_string());
-    let listed = requests.list(&ObjectId::prefix(log.id, log.epoch), after.as_deref())?;
-    let mut found = Vec::new();
-    for (next, listed) in (log.from..log.to.unwrap_or(u64::MAX)).zip(listed) {
-        let next = id(next);
-        if listed.name != next.to_string() || listed.size <= FENCE_LENGTH as u64 {
-            break;
+    let last = log.to.unwrap_or(u64::MAX);
+    let mut suspect = None;
+    for _ in 0..MOST_LISTS {
+        let listed = requests.list(&ObjectId::prefix(log.id, log.epoch), after.as_deref())?;
+        let named = listed.iter().filter_map(|one| Some((ObjectId::parse(&one.name)?, one.size)));
+        let mut found: Vec<_> = named.filter(|(id, _)| id.sequence < last).collect();
+        let follows = |((id, size), next): &((ObjectId, u64), u64)| {
+            id.sequence == *next && *size >= HEADER as u64
+        };
+        let count = found.iter().copied().zip(log.from..).take_while(follows).count();
+        let rest = found.split_off(count);
+        let end = id(log.from + count as u64);
+        // What ends a log and has a name is a fence.
+        let ends = rest.first().filter(|(id, _)| *id == end);
+        ends.map_or(Ok(()), |(_, size)| is_fence(requests, end, *size).map(drop))?;
+        if let Some(to) = log.to {
+            if end.sequence < to {
+                let detail = format!("is missing, and the log goes on to {to:x}");
+                return Err(absent(end, detail));
+            }
+            return Ok(found);
         }
-        found.push((next, listed.size));
+        let Some(witness) = witness(requests, end, &rest)? else { return Ok(found) };
+        if suspect == Some(end) {
+            let is = if ends.is_some() { "is a fence" } else { "is missing" };
+            let detail = format!(
+                "{is}, and was in the store when {witness} was made, so what was flushed with it \
+                 is lost"
+            );
+            return Err(absent(end, detail));
+        }
+        // It may have come when the list had passed its name. The next list has it.
+        suspect = Some(end);
     }
-    Ok(found)
+    let detail = "its log changes faster than it can be listed: try again later";
+    Err(Error::new(ErrorKind::InUse, "open", detail))
+}
+
+/// Whether what is at a short name is a fence. Fails if it is neither that nor a data object.
+fn is_fence(requests: &Requests, id: ObjectId, size: u64) -> Result<bool> {
+    Ok(size < HEADER as u64 && matches!(read_head(requests, id, size)?, Found::Fence { .. }))
+}
+
+/// An object behind the end of a log that proves that another was at `end`: one that was made when
+/// that was in the store, or a fence, which comes behind the last object. Objects that were on
+/// their way together with the missing one prove nothing.
+fn witness(
+    requests: &Requests,
+    end: ObjectId,
+    rest: &[(ObjectId, u64)],
+) -> Result<Option<ObjectId>> {
+    let behind = || rest.iter().filter(|(id, _)| *id != end);
+    for (id, size) in behind().filter(|(_, size)| *size < HEADER as u64) {
+        if is_fence(requests, *id, *size)? {
+            return Ok(Some(*id));
+        }
+    }
+    // Later objects know no less.
+    let Some((id, size)) = behind().rfind(|(_, size)| *size >= HEADER as u64) else {
+        return Ok(None);
+    };
+    match read_head(requests, *id, *size) {
+        Ok(Found::Data(index)) if index.stable > end.sequence => Ok(Some(*id)),
+        // It was removed since.
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        head => head.map(|_| None),
+    }
 }
 
 /// Follows a log and takes its objects into the map. With `fence`, the epoch of a new writer, an
@@ -155,14 +272,7 @@ pub(crate) fn follow(
         take(*id, index);
     }
     let end = log.from + listed.len() as u64;
-    if let Some(to) = log.to {
-        if end < to {
-            let id = ObjectId { log: log.id, epoch: log.epoch, sequence: end };
-            let detail = format!("is missing, and the log goes on to {to:x}");
-            return Err(Corrupt::new(id, detail).into());
-        }
-        return Ok(end - log.from);
-    }
+    let fence = fence.filter(|_| log.to.is_none());
     let Some(by) = fence else { return Ok(end - log.from) };
     for sequence in end..end.saturating_add(MOST_RACES) {
         let id = ObjectId { log: log.id, epoch: log.epoch, sequence };

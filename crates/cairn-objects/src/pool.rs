@@ -1,7 +1,6 @@
 //! [`Pool`]: what the volumes of a store share. Copies of volumes, and removing objects that none
 //! needs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,16 +8,21 @@ use cairn_base::runtime::Runtime;
 use cairn_block::{Error, ErrorKind, Result};
 
 use crate::address::check_name;
-use crate::format::data::{self, Found, HEADER};
-use crate::format::id::{LOG, MAP, MapId, VOLUMES};
+use crate::format::data::{self, Found};
 use crate::format::manifest::{self, Manifest, Replay};
-use crate::format::{Corrupt, ObjectId, SECTOR};
-use crate::opening::{follow, list_log, load_map, read_manifest};
+use crate::format::{Corrupt, SECTOR};
+use crate::gc::{self, volume_names};
+use crate::map::Map;
+use crate::opening::{
+    check_map, damaged, find_manifest, follow, has_changed, load_map, read_manifest,
+};
 use crate::process::has_ended;
 use crate::requests::{Created, Requests};
 use crate::store::{self, Store, Tag};
 
-/// How often a manifest or the list of them may change while it is read.
+pub use crate::gc::Collected;
+
+/// How often a manifest may change while it is read.
 const MOST_CHANGES: u32 = 20;
 
 /// The volumes of a store.
@@ -48,13 +52,13 @@ pub struct Listing {
     pub writer: Option<(String, u32)>,
 }
 
-/// What [`Pool::gc`] has removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
-    /// Objects.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
+/// A volume that is in the list, and cannot be read.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with its manifest.
+    pub error: Error,
 }
 
 fn refused(kind: ErrorKind, operation: &str, detail: impl Into<String>) -> Error {
@@ -68,18 +72,26 @@ impl Pool {
         Self { requests: Requests::new(store, runtime, patience) }
     }
 
-    /// The volumes and snapshots, by name.
+    /// The volumes and snapshots, by name, and those whose manifests cannot be read.
     ///
     /// # Errors
-    /// The store, or a damaged manifest.
-    pub fn volumes(&self) -> Result<Vec<Listing>> {
-        let mut found = Vec::new();
-        for (name, manifest) in manifests(&self.requests)? {
-            let Manifest { size, read_only, writer, .. } = manifest;
-            let writer = writer.map(|writer| (writer.host, writer.pid));
-            found.push(Listing { name, size, read_only, writer });
+    /// The store.
+    pub fn volumes(&self) -> Result<(Vec<Listing>, Vec<Unreadable>)> {
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+        for name in volume_names(&self.requests)? {
+            match find_manifest(&self.requests, &name) {
+                // It was removed after the list was made.
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                manifest => match manifest? {
+                    Ok((Manifest { size, read_only, writer, .. }, _)) => {
+                        let writer = writer.map(|writer| (writer.host, writer.pid));
+                        found.push(Listing { name, size, read_only, writer });
+                    }
+                    Err(corrupt) => unreadable.push(Unreadable { name, error: corrupt.into() }),
+                },
+            }
         }
-        Ok(found)
+        Ok((found, unreadable))
     }
 
     /// Whether there is a volume of this name, whole or not.
@@ -107,8 +119,7 @@ impl Pool {
         check_name(to)
             .map_err(|bad| refused(ErrorKind::Unsupported, operation, bad.to_string()))?;
         let id = self.requests.runtime().random();
-        let (source, tag) = read_manifest(&self.requests, from)?;
-        let copy = self.copy_of(&source, id, kind)?;
+        let (copy, tag) = self.copied(from, id, kind)?;
         let name = manifest::name(to);
         if self.requests.create(&name, &[copy.encode()])? == Created::Theirs {
             let detail = format!("there is a volume {to}: choose another name, or remove it");
@@ -133,15 +144,14 @@ impl Pool {
         let name = manifest::name(to);
         for _ in 0..MOST_CHANGES {
             let (_, copied) = read_manifest(&self.requests, to)?;
-            let (now, its_tag) = read_manifest(&self.requests, from)?;
             let generation = copy.generation + 1;
-            let settled = its_tag == tag;
+            let settled = !has_changed(&self.requests, from, &tag)?;
             if settled {
                 copy.incomplete = false;
             } else {
-                tag = its_tag;
                 // Another volume for a gc that has read it as it was.
-                copy = self.copy_of(&now, self.requests.runtime().random(), kind)?;
+                let id = self.requests.runtime().random();
+                (copy, tag) = self.copied(from, id, kind)?;
             }
             copy.generation = generation;
             if self.requests.replace(&name, &copy.encode(), &copied)?.is_none() {
@@ -156,19 +166,41 @@ impl Pool {
         Err(refused(ErrorKind::InUse, operation, detail))
     }
 
-    /// The manifest of a copy, incomplete, with logs that end where they end now.
+    /// The manifest of a copy, incomplete, and the tag of the source's.
+    fn copied(&self, from: &str, id: u64, kind: Copy) -> Result<(Manifest, Tag)> {
+        self.with_manifest(from, |source| self.copy_of(source, id, kind))
+    }
+
+    /// Does something with a volume's manifest. Again, if an object that it needs is gone because
+    /// the manifest has changed meanwhile.
+    fn with_manifest<T>(
+        &self,
+        volume: &str,
+        work: impl Fn(&Manifest) -> Result<T>,
+    ) -> Result<(T, Tag)> {
+        for _ in 0..MOST_CHANGES {
+            let (manifest, tag) = read_manifest(&self.requests, volume)?;
+            match work(&manifest) {
+                Err(error)
+                    if error.kind == ErrorKind::NotFound
+                        && has_changed(&self.requests, volume, &tag)? => {}
+                done => return done.map(|done| (done, tag)).map_err(damaged),
+            }
+        }
+        let detail = format!("{volume} changes faster than it can be read: try again later");
+        Err(refused(ErrorKind::InUse, "read the volume", detail))
+    }
+
+    /// The manifest of a copy, incomplete, with logs that end where they end now. What it refers to
+    /// can be read.
     fn copy_of(&self, source: &Manifest, id: u64, kind: Copy) -> Result<Manifest> {
         complete(source, "copy")?;
-        let mut replay = Vec::new();
+        check_map(&self.requests, source)?;
+        let (mut replay, sectors) = (Vec::new(), source.size / SECTOR);
         for log in &source.replay {
-            let objects = list_log(&self.requests, log)?.len() as u64;
-            let to = log.from + objects;
-            if log.to.is_some_and(|end| to < end) {
-                let id = ObjectId { log: log.id, epoch: log.epoch, sequence: to };
-                return Err(Corrupt::new(id, "is missing").into());
-            }
+            let objects = follow(&self.requests, &mut Map::default(), log, sectors, None)?;
             if objects > 0 {
-                replay.push(Replay { to: Some(to), ..*log });
+                replay.push(Replay { to: Some(log.from + objects), ..*log });
             }
         }
         Ok(Manifest {
@@ -183,6 +215,27 @@ impl Pool {
         })
     }
 
+    /// Gives a volume the contents of another of the pool, with one PUT: it has its old contents
+    /// or the new ones. Both share objects afterwards; those that only the old contents need stay
+    /// until [`Pool::gc`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if one of them is not there; [`ErrorKind::InUse`] if a writer has
+    /// one open, or another changes the volume meanwhile; the store.
+    pub fn replace(&self, from: &str, to: &str) -> Result<()> {
+        let (old, tag) = read_manifest(&self.requests, to)?;
+        unused(&old, to, "replace")?;
+        let id = self.requests.runtime().random();
+        let (copy, _) = self.copied(from, id, Copy::Clone)?;
+        // A gc that does not see this manifest has seen the source's: that stays until now.
+        let copy = Manifest { incomplete: false, ..copy };
+        if self.requests.replace(&manifest::name(to), &copy.encode(), &tag)?.is_some() {
+            return Ok(());
+        }
+        let detail = format!("somebody else has changed {to}: try again");
+        Err(refused(ErrorKind::InUse, "replace", detail))
+    }
+
     /// Removes a volume or a snapshot. Its objects stay until [`Pool::gc`].
     ///
     /// # Errors
@@ -190,14 +243,8 @@ impl Pool {
     /// has ended on this machine, or `force` is set; the store.
     pub fn remove(&self, volume: &str, force: bool) -> Result<()> {
         // A damaged one can be removed, too.
-        if let (manifest, false) = (read_manifest(&self.requests, volume), force)
-            && let Some(writer) = manifest?.0.writer.filter(|writer| !has_ended(writer))
-        {
-            let detail = format!(
-                "the volume {volume} is open for writing on {} (process {}): unmount it there",
-                writer.host, writer.pid
-            );
-            return Err(refused(ErrorKind::InUse, "remove", detail));
+        if !force {
+            unused(&read_manifest(&self.requests, volume)?.0, volume, "remove")?;
         }
         Ok(self.requests.delete(&manifest::name(volume))?)
     }
@@ -208,11 +255,13 @@ impl Pool {
     /// # Errors
     /// The store; a damaged manifest, map or log, without which the objects are not known.
     pub fn verify(&self, volume: &str) -> Result<(u64, Vec<String>)> {
-        let (manifest, _) = read_manifest(&self.requests, volume)?;
-        let mut map = load_map(&self.requests, &manifest)?;
-        for log in &manifest.replay {
-            follow(&self.requests, &mut map, log, manifest.size / SECTOR, None)?;
-        }
+        let (map, _) = self.with_manifest(volume, |manifest| {
+            let mut map = load_map(&self.requests, manifest)?;
+            for log in &manifest.replay {
+                follow(&self.requests, &mut map, log, manifest.size / SECTOR, None)?;
+            }
+            Ok(map)
+        })?;
         let (mut read, mut damaged) = (0, Vec::new());
         for (id, length, _) in map.objects() {
             read += 1;
@@ -238,8 +287,19 @@ impl Pool {
     /// # Errors
     /// The store; a damaged manifest or map, because nobody knows what it needs.
     pub fn gc(&self) -> Result<Collected> {
-        collect(&self.requests)
+        gc::collect(&self.requests)
     }
+}
+
+/// Refuses a volume that a writer has open.
+fn unused(manifest: &Manifest, volume: &str, operation: &str) -> Result<()> {
+    let writer = manifest.writer.as_ref().filter(|writer| !has_ended(writer));
+    let Some(writer) = writer else { return Ok(()) };
+    let detail = format!(
+        "the volume {volume} is open for writing on {} (process {}): unmount it there",
+        writer.host, writer.pid
+    );
+    Err(refused(ErrorKind::InUse, operation, detail))
 }
 
 /// Refuses copies that were not finished.
@@ -249,116 +309,4 @@ pub(crate) fn complete(manifest: &Manifest, operation: &str) -> Result<()> {
         return Err(refused(ErrorKind::Unsupported, operation, detail));
     }
     Ok(())
-}
-
-/// The manifests of a pool, by the volumes' names.
-fn manifests(requests: &Requests) -> Result<BTreeMap<String, Manifest>> {
-    let mut found = BTreeMap::new();
-    for listed in requests.list(VOLUMES, None)? {
-        let Some(name) = listed.name.strip_prefix(VOLUMES) else { continue };
-        match read_manifest(requests, name) {
-            // It was removed after the list was made.
-            Err(error) if error.kind == ErrorKind::NotFound => {}
-            manifest => drop(found.insert(name.to_owned(), manifest?.0)),
-        }
-    }
-    Ok(found)
-}
-
-/// What manifests need.
-#[derive(Default)]
-pub(crate) struct Needs {
-    objects: HashSet<ObjectId>,
-    maps: HashSet<MapId>,
-    logs: HashSet<(u64, u32, u64, Option<u64>)>,
-    /// The volumes, with epoch and generation of the manifests that were read.
-    volumes: HashMap<u64, (u32, u64)>,
-}
-
-impl Needs {
-    fn add(&mut self, requests: &Requests, manifest: &Manifest) -> Result<()> {
-        let map = load_map(requests, manifest)?;
-        self.objects.extend(map.objects().map(|(id, ..)| id));
-        self.maps.extend(manifest.map.iter().map(|part| part.name.0));
-        let logs = manifest.replay.iter();
-        self.logs.extend(logs.map(|log| (log.id, log.epoch, log.from, log.to)));
-        self.volumes.insert(manifest.id, (manifest.epoch, manifest.generation));
-        Ok(())
-    }
-
-    /// True if a map has this object, or a log may.
-    pub(crate) fn needs(&self, id: &ObjectId) -> bool {
-        let in_log = |(log, epoch, from, to): &(u64, u32, u64, Option<u64>)| {
-            (*log, *epoch) == (id.log, id.epoch)
-                && *from <= id.sequence
-                && to.is_none_or(|to| id.sequence < to)
-        };
-        self.objects.contains(id) || self.logs.iter().any(in_log)
-    }
-}
-
-/// Reads what the manifests need, until there is none that was not read. A manifest that a copy
-/// needs as it was is seen, or the copy sees that it has changed: docs/object-volumes.md.
-fn needs(requests: &Requests) -> Result<Needs> {
-    let mut needs = Needs::default();
-    for _ in 0..MOST_CHANGES {
-        let mut new = false;
-        for manifest in manifests(requests)?.values() {
-            if !needs.volumes.contains_key(&manifest.id) {
-                match needs.add(requests, manifest) {
-                    // Its writer has written a checkpoint, and somebody has removed the old map.
-                    Err(error) if error.kind == ErrorKind::NotFound => {}
-                    added => added?,
-                }
-                new = true;
-            }
-        }
-        if !new {
-            return Ok(needs);
-        }
-    }
-    let detail = "the volumes of the pool change faster than they can be read: try again later";
-    Err(refused(ErrorKind::InUse, "gc", detail))
-}
-
-/// What volumes of other names need.
-pub(crate) fn needed_by_others(requests: &Requests, volume: &str) -> Result<Needs> {
-    let mut needs = Needs::default();
-    for (name, manifest) in manifests(requests)? {
-        if name != volume {
-            needs.add(requests, &manifest)?;
-        }
-    }
-    Ok(needs)
-}
-
-/// Removes what no manifest needs.
-pub(crate) fn collect(requests: &Requests) -> Result<Collected> {
-    let logs = requests.list(LOG, None)?;
-    let maps = requests.list(MAP, None)?;
-    let needs = needs(requests)?;
-    let mut collected = Collected::default();
-    let mut remove = |listed: &store::Listed| {
-        requests.delete(&listed.name)?;
-        collected.objects += 1;
-        collected.bytes += listed.size;
-        Ok::<(), store::Error>(())
-    };
-    for listed in &logs {
-        let Some(id) = ObjectId::parse(&listed.name) else { continue };
-        // A fence stands for ever: a PUT that was sent long ago must not succeed.
-        let fence = listed.size < HEADER as u64 && needs.volumes.contains_key(&id.log);
-        if !fence && !needs.needs(&id) {
-            remove(listed)?;
-        }
-    }
-    for listed in &maps {
-        let Some(id) = MapId::parse(&listed.name) else { continue };
-        let read = needs.volumes.get(&id.log);
-        let coming = read.is_some_and(|read| (id.epoch, id.generation) > *read);
-        if !coming && !needs.maps.contains(&id) {
-            remove(listed)?;
-        }
-    }
-    Ok(collected)
 }

@@ -20,7 +20,7 @@ use crate::image::{ImageSpec, Location, ObjectImage, Part};
 
 pub use cairn_objects::Address;
 pub use cairn_objects::address::is_address;
-pub use cairn_objects::pool::{Collected, Copy, Listing};
+pub use cairn_objects::pool::{Collected, Copy, Listing, Unreadable};
 
 /// Bytes copied at a time.
 const PIECE: u64 = 1 << 20;
@@ -100,6 +100,16 @@ pub(crate) fn create(image: &ImageSpec, volume: &ObjectImage, size: u64) -> Resu
         .map_err(refused(image))
 }
 
+/// Gives a volume's disk another size.
+pub(crate) fn resize(image: &ImageSpec, volume: &ObjectImage, size: u64) -> Result<()> {
+    connect(&volume.address.place)
+        .and_then(|store| {
+            ObjectVolume::open_in(store, &volume.address.volume, &options(volume, true))
+        })
+        .and_then(|opened| opened.resize(size))
+        .map_err(refused(image))
+}
+
 /// Best effort: removes a volume that could not be made.
 pub(crate) fn undo(volume: &ObjectImage) {
     if let Ok(pool) = pool_of(&volume.address) {
@@ -138,16 +148,17 @@ pub fn address(image: &ImageSpec) -> Result<&Address> {
     }
 }
 
-/// The volumes and snapshots beside a volume.
+/// The volumes and snapshots beside a volume, and those that cannot be read.
 ///
 /// # Errors
-/// The store, or a damaged manifest.
-pub fn volumes(address: &Address) -> Result<Vec<Listing>> {
+/// The store.
+pub fn volumes(address: &Address) -> Result<(Vec<Listing>, Vec<Unreadable>)> {
     with_pool(address, Pool::volumes)
 }
 
 /// Makes a volume of a file's bytes: those of the ranges, and zeros. It has its name when it is
-/// whole. A program that dies before that leaves a volume `unfinished-…` in the pool.
+/// whole; one that is replaced has its old contents until then. A program that dies before that
+/// leaves a volume `unfinished-…` in the pool.
 ///
 /// # Errors
 /// The name is taken and `replace` is not set, or a writer has that volume open; the file cannot be
@@ -167,10 +178,10 @@ pub fn upload(
             let device = cairn_objects::open(&unfinished, &options)?;
             fill(&*device, &FileDevice::open(file, FileOptions::read())?, data)?;
             drop(device);
-            if replace {
-                remove_if_there(pool, &address.volume)?;
+            match replace && pool.exists(&address.volume)? {
+                true => pool.replace(&unfinished.volume, &address.volume),
+                false => pool.copy(&unfinished.volume, &address.volume, Copy::Clone),
             }
-            pool.copy(&unfinished.volume, &address.volume, Copy::Clone)
         };
         let written = write();
         let removed = remove_if_there(pool, &unfinished.volume);

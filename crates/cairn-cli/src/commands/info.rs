@@ -29,7 +29,8 @@ fields, whose names do not change. Dates are seconds since 1970 there. A disk ha
 (GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \
 \"size\", \"type\", \"name\", \"filesystem\" and \"label\". With --pool: \"pool\" and \
 \"volumes\", each with \"name\", \"address\", \"size\", \"snapshot\" and \"writer\" (null, or \
-\"host\" and \"process\").")]
+\"host\" and \"process\"), and \"unreadable\", each with \"name\" and \"reason\"; if there are \
+such, the exit status is 4.")]
 pub struct Args {
     /// List the volumes and snapshots of the pool that the address of an object volume names.
     #[arg(long)]

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use cairn::ImageSpec;
-use cairn::objects::{self, Address, Copy, Listing};
+use cairn::objects::{self, Address, Copy, Listing, Unreadable};
 use serde_json::json;
 
 use crate::failure::{self, Failure, Outcome, Status};
@@ -60,7 +60,8 @@ Examples:
   cairn gc --remove old file-store:///srv/pool
 
 Volumes may be in use meanwhile. An open volume also removes what it no longer needs by itself; \
-gc finds what removed volumes and killed writers have left.")]
+gc finds what removed volumes and killed writers have left. While a volume of the pool cannot be \
+read, nothing is removed.")]
 pub struct GcArgs {
     /// First remove this volume or snapshot. May be repeated.
     #[arg(long, value_name = "NAME")]
@@ -68,8 +69,8 @@ pub struct GcArgs {
     /// Remove a volume although a writer has it open: its data is lost.
     #[arg(short = 'F', long, requires = "remove")]
     force: bool,
-    /// Read all objects of all volumes first, and compare their checksums. If one is damaged, no
-    /// object is removed.
+    /// Read all objects of all volumes first, and compare their checksums. If one is damaged or
+    /// lost, no object is removed.
     #[arg(long)]
     verify: bool,
     /// Print JSON.
@@ -125,13 +126,18 @@ pub fn gc(args: &GcArgs) -> Outcome {
                 "verified": verified,
                 "objects": done.objects,
                 "bytes": done.bytes,
+                "unfinished": done.unfinished,
             });
             return writeln!(output, "{object:#}");
         }
         if let Some(objects) = verified {
             writeln!(output, "{objects} objects verified")?;
         }
-        writeln!(output, "{} objects removed, {}", done.objects, print::size(done.bytes))
+        writeln!(output, "{} objects removed, {}", done.objects, print::size(done.bytes))?;
+        match done.unfinished {
+            0 => Ok(()),
+            files => writeln!(output, "{files} unfinished files of killed processes removed"),
+        }
     })
 }
 
@@ -142,33 +148,48 @@ fn of_pool(pool: &Address, name: &str) -> Address {
 /// How many objects the volumes of a pool have. Shared ones are read once for each volume.
 fn verify(pool: &Address) -> Outcome<u64> {
     let mut read = 0;
-    let volumes = objects::volumes(pool)?;
-    failure::each(&volumes, |volume| {
+    let (volumes, unreadable) = objects::volumes(pool)?;
+    let verified = failure::each(&volumes, |volume| {
         let address = of_pool(pool, &volume.name);
         let (objects, damaged) = objects::verify(&address)?;
         read += objects;
         failure::each(damaged, |why| {
             Err(Failure::new(Status::Corrupt, format!("{address}: {why}")))
         })
-    })?;
+    });
+    let advice = "; to give it up, cairn gc --force --remove";
+    failure::all([verified, failed(pool, &unreadable, advice)])?;
     Ok(read)
+}
+
+/// Fails for each volume that cannot be read.
+fn failed(pool: &Address, unreadable: &[Unreadable], advice: &str) -> Outcome {
+    failure::each(unreadable, |Unreadable { name, error }| {
+        let address = of_pool(pool, name);
+        let advice = if advice.is_empty() { String::new() } else { format!("{advice} {name}") };
+        Err(Failure::new(Status::Corrupt, format!("{address}: {error}{advice}")))
+    })
 }
 
 /// Lists the volumes of a pool.
 ///
 /// # Errors
-/// The image is in no pool; a damaged manifest, or the store.
+/// The image is in no pool; a damaged manifest, after the others are listed; or the store.
 pub fn list(image: &ImageSpec, json: bool) -> Outcome {
     let pool = objects::address(image)?;
-    let volumes = objects::volumes(pool)?;
+    let (volumes, unreadable) = objects::volumes(pool)?;
     with_stdout(|output| {
         if !json {
-            return output.bytes(table(&volumes).as_bytes());
+            return output.bytes(table(&volumes, &unreadable).as_bytes());
         }
         let volumes: Vec<_> = volumes.iter().map(|one| as_json(pool, one)).collect();
-        let object = json!({ "pool": pool.place.to_string(), "volumes": volumes });
+        let why = |one: &Unreadable| json!({ "name": one.name, "reason": one.error.to_string() });
+        let unreadable: Vec<_> = unreadable.iter().map(why).collect();
+        let place = pool.place.to_string();
+        let object = json!({ "pool": place, "volumes": volumes, "unreadable": unreadable });
         writeln!(output, "{object:#}")
-    })
+    })?;
+    failed(pool, &unreadable, "")
 }
 
 fn as_json(pool: &Address, volume: &Listing) -> serde_json::Value {
@@ -182,7 +203,7 @@ fn as_json(pool: &Address, volume: &Listing) -> serde_json::Value {
     })
 }
 
-fn table(volumes: &[Listing]) -> String {
+fn table(volumes: &[Listing], unreadable: &[Unreadable]) -> String {
     let heading = ["name", "size", "kind", "writer"].map(String::from);
     let row = |one: &Listing| {
         let kind = if one.read_only { "snapshot" } else { "volume" };
@@ -191,6 +212,11 @@ fn table(volumes: &[Listing]) -> String {
         });
         [one.name.clone(), print::size(one.size), kind.into(), writer]
     };
-    let rows: Vec<_> = std::iter::once(heading).chain(volumes.iter().map(row)).collect();
+    let bad = |one: &Unreadable| {
+        let name = print::escaped(one.name.as_bytes()).to_string();
+        [name, "-".into(), "unreadable".into(), "-".into()]
+    };
+    let rows = volumes.iter().map(row).chain(unreadable.iter().map(bad));
+    let rows: Vec<_> = std::iter::once(heading).chain(rows).collect();
     print::columns(&rows)
 }

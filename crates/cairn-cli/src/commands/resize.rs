@@ -23,9 +23,9 @@ Example:
   cairn resize 'disk.img#2' max
 
 Changes the size of a volume that is not mounted; one that was not unmounted cleanly is \
-recovered first. A file grows and shrinks with its volume; a partition or device must be large \
-enough, and keeps its size. After a crash the volume has the old size, the new one or \
-one in between, and is whole; the next try goes on.")]
+recovered first. A file or object volume grows and shrinks with its volume; a partition or device \
+must be large enough, and keeps its size. After a crash the volume has the old size, the new one \
+or one in between, and is whole; the next try goes on.")]
 pub struct Args {
     /// Print the sizes as JSON.
     #[arg(long)]

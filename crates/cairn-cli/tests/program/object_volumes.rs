@@ -253,6 +253,79 @@ fn what_cannot_be_opened_is_one_line_and_changes_nothing() {
     }
 }
 
+/// What the store has lost is named, and is no reason to lose more.
+#[test]
+fn a_lost_object_refuses_its_volume_and_gc_removes_nothing() {
+    let (dir, pool) = pool();
+    let root = dir.path().join("pool");
+    works(&["mkfs", "--size", "16M", &pool]);
+    works(&["clone", &pool, "bad"]);
+    works(&["touch", &format!("{pool}@bad"), "/x"]);
+    // The last words of killed processes.
+    fs::write(root.join("log/.new-1-0"), "half").unwrap();
+    let removed = json(&["gc", "--json", &pool]);
+    assert_eq!(removed["unfinished"], 1, "{removed}");
+    assert!(!root.join("log/.new-1-0").exists());
+
+    let manifest = root.join("volumes/bad");
+    let text = fs::read_to_string(&manifest).unwrap();
+    for garbage in ["garbage".to_owned(), text.replace(":1,", ":9,")] {
+        fs::write(&manifest, garbage).unwrap();
+        let before = files(&root);
+        let (status, listed, said) = cairn(&["info", "--pool", &pool]);
+        assert!(status == 4 && said.contains("volumes/bad"), "{status}: {said}");
+        assert!(listed.contains("main") && listed.contains("unreadable"), "{listed}");
+        let (status, listed, _) = cairn(&["info", "--json", "--pool", &pool]);
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!((status, &listed["unreadable"][0]["name"]), (4, &"bad".into()), "{listed}");
+        let said = fails(&["gc", &pool], 3);
+        assert!(said.contains("nothing is removed") && said.contains("--remove bad"), "{said}");
+        let (status, _, said) = cairn(&["gc", "--verify", &pool]);
+        assert!(status == 4 && said.contains("gc --force --remove bad"), "{status}: {said}");
+        works(&["ls", &pool]);
+        assert!(files(&root) == before);
+    }
+    works(&["gc", "--force", "--remove", "bad", &pool]);
+    // A map that is gone.
+    let maps = files(&root.join("map"));
+    for (path, _) in &maps {
+        fs::remove_file(path).unwrap();
+    }
+    for arguments in [&["snapshot", &pool, "new"][..], &["gc", &pool], &["gc", "--verify", &pool]] {
+        let (status, _, said) = cairn(arguments);
+        assert!(status == 3 && said.contains("map/"), "{arguments:?}: {status}: {said}");
+        assert!(!said.contains("try again"), "{said}");
+    }
+    assert!(!root.join("volumes/new").exists());
+    for (path, bytes) in &maps {
+        fs::write(path, bytes).unwrap();
+    }
+    works(&["snapshot", &pool, "new"]);
+    works(&["ls", &format!("{pool}@new")]);
+}
+
+#[test]
+fn a_volume_in_a_store_changes_its_size() {
+    let (dir, pool) = pool();
+    works(&["mkfs", "--size", "16M", &pool]);
+    fs::write(dir.path().join("file"), vec![7; 3_000_000]).unwrap();
+    let file = dir.path().join("file").to_str().unwrap().to_owned();
+    works(&["put", &pool, &file, "/"]);
+    let size = || json(&["info", "--json", "--pool", &pool])["volumes"][0]["size"].clone();
+    for (wish, bytes) in [("64M", 64 << 20), ("min", 0), ("+8M", 0), ("max", 0), ("16M", 16 << 20)]
+    {
+        works(&["resize", &pool, wish]);
+        let now = size().as_u64().unwrap();
+        assert!(bytes == 0 || now == bytes, "{wish}: {now}");
+        assert_eq!(works(&["cat", &pool, "/file"]).len(), 3_000_000, "{wish}");
+        assert_clean(dir.path(), &pool);
+    }
+    works(&["mkfs", "-t", "f2fs", "--size", "64M", &format!("{pool}@flash")]);
+    works(&["resize", &format!("{pool}@flash"), "128M"]);
+    works(&["touch", &format!("{pool}@flash"), "/x"]);
+    works(&["check", &format!("{pool}@flash")]);
+}
+
 #[cfg(not(feature = "remote"))]
 #[test]
 fn a_program_without_stores_in_the_network_says_how_to_build_one() {

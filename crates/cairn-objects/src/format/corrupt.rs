@@ -23,21 +23,20 @@ impl Corrupt {
     }
 
     /// A field of a layout that this program does not know.
-    pub(crate) fn newer(object: impl fmt::Display, version: u64) -> Self {
+    pub(crate) fn newer(object: impl fmt::Display, version: u64, newest: u32) -> Self {
         let detail = format!(
-            "has version {version} of the layout, and this Cairn knows version {}: use a newer \
-             Cairn",
-            super::VERSION
+            "has version {version} of the layout, and this Cairn knows version {newest}: use a \
+             newer Cairn"
         );
         Self { object: object.to_string(), detail, newer: true }
     }
 
-    /// Checks the version that an object says.
-    pub(crate) fn version(object: impl fmt::Display, version: u32) -> Result<()> {
+    /// Checks the version that an object says. The `newest` is the last one that is known.
+    pub(crate) fn version(object: impl fmt::Display, version: u32, newest: u32) -> Result<()> {
         match version {
-            super::VERSION => Ok(()),
             0 => Err(Self::new(object, "has version 0 of the layout, and 1 is the first")),
-            version => Err(Self::newer(object, version.into())),
+            version if version > newest => Err(Self::newer(object, version.into(), newest)),
+            _ => Ok(()),
         }
     }
 

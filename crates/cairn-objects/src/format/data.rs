@@ -10,6 +10,9 @@ use super::{Corrupt, ObjectId, Result, SECTOR, VERSION, checksum};
 
 const DATA: [u8; 8] = *b"CairnObj";
 const FENCE: [u8; 8] = *b"CairnFnc";
+/// Version of the layout of data objects. Those of version 1 do not say what was in the store
+/// before them.
+const DATA_VERSION: u32 = 2;
 /// An index entry with data.
 const KIND_DATA: u32 = 0;
 /// An index entry that reads as zeros.
@@ -24,7 +27,9 @@ struct RawHeader {
     version: U32,
     header_checksum: U32,
     log: U64,
-    epoch: U64,
+    epoch: U32,
+    /// So many objects just before this one were not yet in the store when it was made.
+    behind: U32,
     sequence: U64,
     nonce: U64,
     entries: U32,
@@ -61,7 +66,7 @@ struct RawFence {
 }
 
 /// Bytes of a fence. Every data object is longer.
-pub(crate) const FENCE_LENGTH: usize = 48;
+const FENCE_LENGTH: usize = 48;
 const _: () = assert!(size_of::<RawFence>() == FENCE_LENGTH && FENCE_LENGTH < HEADER);
 
 /// Sectors that an object has.
@@ -87,6 +92,8 @@ impl Entry {
 pub(crate) struct Index {
     /// Of the opening that wrote it.
     pub(crate) nonce: u64,
+    /// All objects of the log below this sequence were in the store when this one was made.
+    pub(crate) stable: u64,
     /// Ascending, disjoint.
     pub(crate) entries: Vec<Entry>,
     /// Bytes of the whole object.
@@ -115,10 +122,10 @@ fn head_length(entries: u32) -> u64 {
 }
 
 /// Header and index of an object with this data. Offsets of the entries follow from their order;
-/// the second result has them.
+/// the second result has them. All objects below the sequence `stable` are in the store.
 pub(crate) fn encode(
     id: ObjectId,
-    nonce: u64,
+    (nonce, stable): (u64, u64),
     extents: &[(u64, u32, bool)],
     data: &[Bytes],
 ) -> (Bytes, Vec<Entry>) {
@@ -137,10 +144,11 @@ pub(crate) fn encode(
     let sum = data.iter().fold(!0, |sum, part| cairn_base::checksum::crc32c(sum, part));
     let mut header = RawHeader {
         magic: DATA,
-        version: VERSION.into(),
+        version: DATA_VERSION.into(),
         header_checksum: 0.into(),
         log: id.log.into(),
-        epoch: u64::from(id.epoch).into(),
+        epoch: id.epoch.into(),
+        behind: cairn_base::units::stored::<_, u32>(id.sequence.saturating_sub(stable)).into(),
         sequence: id.sequence.into(),
         nonce: nonce.into(),
         entries: number.into(),
@@ -168,8 +176,8 @@ pub(crate) fn encode_fence(id: ObjectId, by: u32) -> Bytes {
     Bytes::copy_from_slice(raw.as_bytes())
 }
 
-fn same_place(id: ObjectId, log: U64, epoch: U64, sequence: U64) -> Result<()> {
-    let (log, epoch, sequence) = (log.get(), epoch.get(), sequence.get());
+fn same_place(id: ObjectId, log: U64, epoch: u64, sequence: U64) -> Result<()> {
+    let (log, sequence) = (log.get(), sequence.get());
     if (log, epoch, sequence) == (id.log, id.epoch.into(), id.sequence) {
         return Ok(());
     }
@@ -188,7 +196,7 @@ pub(crate) fn decode(id: ObjectId, bytes: &[u8], length: u64) -> Result<Found> {
     if header.magic != DATA {
         return Err(Corrupt::new(id, "does not begin as a data object"));
     }
-    Corrupt::version(id, header.version.get())?;
+    Corrupt::version(id, header.version.get(), DATA_VERSION)?;
     let number = header.entries.get();
     let head = head_length(number);
     if number > MOST_ENTRIES || head.checked_add(header.data_length.get()) != Some(length) {
@@ -202,10 +210,19 @@ pub(crate) fn decode(id: ObjectId, bytes: &[u8], length: u64) -> Result<Found> {
     let Some(index) = index else { return Ok(Found::Longer(head)) };
     let zeroed = RawHeader { header_checksum: 0.into(), ..header };
     Corrupt::checksum(id, header.header_checksum.get(), checksum(&[zeroed.as_bytes(), index]))?;
-    same_place(id, header.log, header.epoch, header.sequence)?;
+    same_place(id, header.log, header.epoch.get().into(), header.sequence)?;
+    let stable = match (header.version.get(), id.sequence.checked_sub(header.behind.get().into())) {
+        (DATA_VERSION, Some(stable)) => stable,
+        (DATA_VERSION, None) => {
+            let detail = format!("says that it follows {} objects", header.behind);
+            return Err(Corrupt::new(id, detail));
+        }
+        _ => 0,
+    };
     let entries = entries(id, index, head, length)?;
     Ok(Found::Data(Index {
         nonce: header.nonce.get(),
+        stable,
         entries,
         length,
         head,
@@ -255,10 +272,10 @@ fn decode_fence(id: ObjectId, bytes: &[u8]) -> Result<Found> {
     if raw.magic != FENCE {
         return Err(Corrupt::new(id, "does not begin as a fence"));
     }
-    Corrupt::version(id, raw.version.get())?;
+    Corrupt::version(id, raw.version.get(), VERSION)?;
     let zeroed = RawFence { checksum: 0.into(), ..raw };
     Corrupt::checksum(id, raw.checksum.get(), checksum(&[zeroed.as_bytes()]))?;
-    same_place(id, raw.log, raw.epoch, raw.sequence)?;
+    same_place(id, raw.log, raw.epoch.get(), raw.sequence)?;
     Ok(Found::Fence { by: raw.by.get() })
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct MapRef {
 pub(crate) struct MapName(pub(crate) MapId);
 
 /// A log that is read behind the map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Replay {
     /// The volume that wrote it.
     #[serde(with = "digits")]
@@ -148,7 +148,7 @@ impl Manifest {
         let version: Version =
             serde_json::from_slice(json).map_err(|_| bad("does not say its version"))?;
         if version.cairn_object_volume > VERSION.into() {
-            return Err(Corrupt::newer(&object, version.cairn_object_volume));
+            return Err(Corrupt::newer(&object, version.cairn_object_volume, VERSION));
         }
         let manifest: Self = serde_json::from_slice(json)
             .map_err(|error| bad(&format!("is no manifest: {error}")))?;
@@ -158,7 +158,7 @@ impl Manifest {
 
     fn validate(&self, object: &str) -> Result<()> {
         let bad = |detail: String| Err(Corrupt::new(object, detail));
-        Corrupt::version(object, self.version)?;
+        Corrupt::version(object, self.version, VERSION)?;
         if self.size > LARGEST || !self.size.is_multiple_of(SECTOR) {
             return bad(format!("says a disk of {} bytes", self.size));
         }

@@ -110,7 +110,7 @@ pub(crate) fn decode(id: MapId, bytes: &[u8], sectors: u64) -> Result<MapPart> {
     if header.magic != MAGIC {
         return Err(bad("does not begin as a map object".into()));
     }
-    Corrupt::version(id, header.version.get())?;
+    Corrupt::version(id, header.version.get(), VERSION)?;
     let zeroed = RawHeader { checksum: 0.into(), ..header };
     Corrupt::checksum(id, header.checksum.get(), checksum(&[zeroed.as_bytes(), rest]))?;
     if header.log.get() != id.log {

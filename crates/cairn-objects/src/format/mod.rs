@@ -22,7 +22,8 @@ pub(crate) use id::ObjectId;
 
 /// Bytes of a sector, the unit of maps.
 pub(crate) const SECTOR: u64 = 512;
-/// Version of the layout that this program writes, and the newest that it reads.
+/// Version of the layout of all but data objects, which this program writes, and the newest that it
+/// reads.
 pub(crate) const VERSION: u32 = 1;
 
 /// CRC-32C with the usual inversion.

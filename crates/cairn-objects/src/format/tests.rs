@@ -24,7 +24,7 @@ fn names_are_read_as_they_are_written() {
 fn object() -> (Vec<u8>, Vec<data::Entry>) {
     let bytes = [Bytes::from(vec![1; 1024]), Bytes::from(vec![2; 512])];
     let extents = [(8, 2, false), (10, 100, true), (500, 1, false)];
-    let (head, entries) = data::encode(ID, 77, &extents, &bytes);
+    let (head, entries) = data::encode(ID, (77, 15), &extents, &bytes);
     ([&head[..], &bytes[0], &bytes[1]].concat(), entries)
 }
 
@@ -33,7 +33,8 @@ fn a_data_object_is_what_docs_say() {
     let (bytes, entries) = object();
     assert_eq!((&bytes[..8], bytes.len()), (&b"CairnObj"[..], 64 + 3 * 16 + 1536));
     assert_eq!(bytes[16..24], 0xabc_u64.to_le_bytes());
-    assert_eq!(bytes[24..32], 3_u64.to_le_bytes());
+    assert_eq!(bytes[24..28], 3_u32.to_le_bytes());
+    assert_eq!(bytes[28..32], 2_u32.to_le_bytes());
     assert_eq!(bytes[32..40], 17_u64.to_le_bytes());
     assert_eq!(bytes[40..48], 77_u64.to_le_bytes());
     assert_eq!((bytes[48], bytes[56..64] == 1536_u64.to_le_bytes()), (3, true));
@@ -41,7 +42,7 @@ fn a_data_object_is_what_docs_say() {
     let Found::Data(index) = data::decode(ID, &bytes, bytes.len() as u64).unwrap() else {
         panic!("a data object");
     };
-    assert_eq!((index.nonce, &index.entries), (77, &entries));
+    assert_eq!((index.nonce, index.stable, &index.entries), (77, 15, &entries));
     assert_eq!(entries[2].offset, Some(64 + 48 + 1024));
     index.verify(ID, &bytes).unwrap();
     // The index is found in a part of the object.
@@ -49,6 +50,21 @@ fn a_data_object_is_what_docs_say() {
     assert_eq!(part, Found::Longer(64 + 48));
     let part = data::decode(ID, &bytes[..64 + 48], bytes.len() as u64).unwrap();
     assert_eq!(part, Found::Data(index));
+}
+
+/// The older layout has nothing about the objects before.
+#[test]
+fn a_data_object_of_version_1_is_read() {
+    let (mut bytes, entries) = object();
+    bytes[8] = 1;
+    bytes[28..32].fill(0);
+    bytes[12..16].fill(0);
+    let sum = checksum(&[&bytes[..64 + 48]]);
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    let Found::Data(index) = data::decode(ID, &bytes, bytes.len() as u64).unwrap() else {
+        panic!("a data object");
+    };
+    assert_eq!((index.stable, &index.entries), (0, &entries));
 }
 
 #[test]
@@ -88,7 +104,7 @@ fn a_fence_is_shorter_than_every_object() {
 #[test]
 fn a_newer_layout_is_refused_with_advice() {
     let (mut bytes, _) = object();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let refused = data::decode(ID, &bytes, bytes.len() as u64).unwrap_err();
     assert!(refused.newer && refused.to_string().ends_with("use a newer Cairn"), "{refused}");
 }

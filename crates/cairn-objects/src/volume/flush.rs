@@ -1,12 +1,15 @@
 //! Flushing: what was written becomes an object, and that object and all before it are in the
 //! store.
+//!
+//! The object of a flush is made when all before it are in the store, and says so. If one of them
+//! is lost later, an opening sees that it was there, and does not take its place for the log's end.
 
 use std::sync::Arc;
 
 use cairn_block::Result;
 
 use super::core::Core;
-use super::state::{Failed, Status};
+use super::state::{Failed, State, Status};
 use crate::requests::Created;
 
 /// Data objects after which a checkpoint is due: an opening reads so many indexes.
@@ -24,7 +27,7 @@ impl Core {
         loop {
             let mut state = self.state.lock();
             state.check()?;
-            if state.durable >= wanted {
+            if state.vouched >= wanted {
                 self.counters.flushes_without_object.add(1);
                 return Ok(());
             }
@@ -43,9 +46,8 @@ impl Core {
             state.flushing = true;
             state.attempts += 1;
             let (attempt, covers) = (state.attempts, state.written);
-            state.seal(self.nonce);
             drop(state);
-            let outcome = self.upload_all(covers);
+            let outcome = self.write_out();
             let mut state = self.state.lock();
             state.flushing = false;
             if let Err(error) = &outcome {
@@ -57,12 +59,29 @@ impl Core {
         }
     }
 
+    /// Writes the objects that are sealed, then one of what is open.
+    fn write_out(&self) -> Result<()> {
+        self.state.lock().draining = true;
+        let drained = self.upload_until(|state| state.flights.is_empty());
+        let covers = {
+            let mut state = self.state.lock();
+            state.draining = false;
+            if drained.is_ok() {
+                state.seal(self.nonce);
+            }
+            state.written
+        };
+        self.changed.notify();
+        drained?;
+        self.upload_until(|state| state.vouched >= covers)
+    }
+
     /// Writes the objects that nobody writes, and waits for the others.
-    fn upload_all(&self, covers: u64) -> Result<()> {
+    fn upload_until(&self, done: impl Fn(&State) -> bool) -> Result<()> {
         loop {
             let next = {
                 let state = self.state.lock();
-                if state.durable >= covers {
+                if done(&state) {
                     return Ok(());
                 }
                 state.check()?;
@@ -74,7 +93,7 @@ impl Core {
                 Some(sequence) => self.upload(sequence)?,
                 None => self.wait(|state| {
                     let waiting = |status| status == Status::Waiting;
-                    state.durable >= covers
+                    done(state)
                         || state.stopped.is_some()
                         || state.flights.iter().any(|flight| waiting(flight.status))
                 }),

@@ -26,7 +26,7 @@ use crate::cache::{Cache, Directory};
 use crate::format::SECTOR;
 use crate::format::manifest::{self, Manifest, Replay};
 use crate::map::Map;
-use crate::opening::{follow, load_map, read_manifest};
+use crate::opening::{damaged, follow, load_map, read_manifest};
 use crate::pool;
 use crate::process;
 use crate::requests::{Created, Requests};
@@ -89,13 +89,7 @@ pub fn create_in(
     let refused = |kind, detail: String| Err(Error::new(kind, "create", detail));
     check_name(volume)
         .map_err(|bad| Error::new(ErrorKind::Unsupported, "create", bad.to_string()))?;
-    if size == 0 || size > manifest::LARGEST || !size.is_multiple_of(SECTOR) {
-        let detail = format!(
-            "a disk of {size} bytes cannot be: use a multiple of {SECTOR} up to {}",
-            manifest::LARGEST
-        );
-        return refused(ErrorKind::OutOfRange, detail);
-    }
+    check_size(size, "create")?;
     let object_size = create.object_size;
     let sizes = manifest::OBJECT_SIZES;
     if !sizes.contains(&object_size) {
@@ -127,6 +121,17 @@ pub fn create_in(
             refused(ErrorKind::InUse, detail)
         }
     }
+}
+
+fn check_size(size: u64, operation: &str) -> Result<()> {
+    if size == 0 || size > manifest::LARGEST || !size.is_multiple_of(SECTOR) {
+        let detail = format!(
+            "a disk of {size} bytes cannot be: use a multiple of {SECTOR} up to {}",
+            manifest::LARGEST
+        );
+        return Err(Error::new(ErrorKind::OutOfRange, operation, detail));
+    }
+    Ok(())
 }
 
 /// Refuses a volume that a writer has open.
@@ -197,7 +202,9 @@ fn load(requests: &Requests, manifest: &Manifest, writes: bool) -> Result<(Map, 
 /// Takes a claim back, as far as the store lets: this process will not write.
 fn release(requests: &Requests, volume: &str, manifest: &Manifest, tag: &Tag) {
     let generation = manifest.generation + 1;
-    let released = Manifest { writer: None, generation, ..manifest.clone() };
+    let mut released = Manifest { writer: None, generation, ..manifest.clone() };
+    // Its own log, which it has not begun.
+    released.replay.pop();
     let _ = requests.replace(&manifest::name(volume), &released.encode(), tag);
 }
 
@@ -217,7 +224,7 @@ fn read(requests: &Requests, volume: &str, exclusive: bool) -> Result<(Manifest,
                 last = Some(tag);
             }
             loaded => {
-                let (map, replayed) = loaded?;
+                let (map, replayed) = loaded.map_err(damaged)?;
                 let several = manifest.replay.len() > 1;
                 if !several || read_manifest(requests, volume)?.1 == tag {
                     return Ok((manifest, tag, map, replayed));
@@ -243,8 +250,8 @@ impl ObjectVolume {
             requests.probe()?;
             let (manifest, tag) = claim(&requests, volume, nonce, options.take_over)?;
             let loaded = load(&requests, &manifest, true);
-            let (map, replayed) =
-                loaded.inspect_err(|_| release(&requests, volume, &manifest, &tag))?;
+            let loaded = loaded.inspect_err(|_| release(&requests, volume, &manifest, &tag));
+            let (map, replayed) = loaded.map_err(damaged)?;
             (manifest, tag, map, replayed)
         } else {
             read(&requests, volume, options.exclusive && !options.take_over)?
@@ -300,6 +307,28 @@ impl ObjectVolume {
     /// Ends as a power cut does: nothing is written.
     pub fn abandon(mut self) {
         self.closed = true;
+    }
+
+    /// Gives the disk another size, and closes it. A larger disk has zeros behind its old end. The
+    /// end of a smaller one is lost, also if this fails. The size itself changes with one PUT.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfRange`] if the size is no multiple of 512 or too large; as
+    /// [`ObjectVolume::close`].
+    pub fn resize(mut self, size: u64) -> Result<()> {
+        self.writable()?;
+        check_size(size, "resize")?;
+        let old = self.core.geometry.size;
+        // A checkpoint in the background would write the old size.
+        if let Some(daemon) = self.daemon.take() {
+            daemon.stop();
+        }
+        if size < old {
+            self.core.change(&Request::Discard { offset: size, len: old - size })?;
+        }
+        self.core.flush()?;
+        self.core.state.lock().manifest.size = size;
+        self.close()
     }
 
     fn finish(&mut self) -> Result<()> {

@@ -11,8 +11,8 @@ use cairn_block::Result;
 use super::core::Core;
 use super::state::{Fresh, State};
 use crate::format::{ObjectId, SECTOR};
+use crate::gc;
 use crate::map::Place;
-use crate::pool;
 
 /// An object is repacked if at most one part in so many lives.
 const LIVE_PART: u64 = 4;
@@ -87,7 +87,7 @@ impl Core {
 
     /// Repacks these objects, as far as no other volume needs them.
     fn repack(&self, mut victims: HashSet<ObjectId>) -> Result<u64> {
-        let shared = pool::needed_by_others(&self.requests, &self.volume)?;
+        let shared = gc::needed_by_others(&self.requests, &self.volume)?;
         victims.retain(|id| !shared.needs(id));
         let places = self.state.lock().map.within(&victims);
         let mut reads = Vec::new();
@@ -122,7 +122,7 @@ impl Core {
     fn remove_dead(&self) -> Result<()> {
         self.checkpoint(false)?;
         self.state.lock().map.take_died();
-        let removed = pool::collect(&self.requests)?;
+        let removed = gc::collect(&self.requests)?;
         self.counters.removed_objects.add(removed.objects);
         Ok(())
     }

@@ -46,6 +46,8 @@ pub(super) struct Sealed {
     pub(super) length: u64,
     /// [`State::written`] when it was made: what a flush needs is in it or in those before.
     pub(super) covers: u64,
+    /// It says that all objects before it were in the store when it was made.
+    pub(super) vouches: bool,
 }
 
 /// Where a sealed object is.
@@ -90,8 +92,13 @@ pub(super) struct State {
     pub(super) written: u64,
     /// Of these, so many are in the store.
     pub(super) durable: u64,
+    /// Of these, so many are there with an object that vouches for those before it. If one of them
+    /// is lost, the next opening misses it.
+    pub(super) vouched: u64,
     /// A caller of flush writes.
     pub(super) flushing: bool,
+    /// It waits until no object is on its way, before it makes its own. No other is made.
+    pub(super) draining: bool,
     /// Counts them.
     pub(super) attempts: u64,
     pub(super) failed: Option<Failed>,
@@ -120,7 +127,9 @@ impl State {
             next: 0,
             written: 0,
             durable: 0,
+            vouched: 0,
             flushing: false,
+            draining: false,
             attempts: 0,
             failed: None,
             stopped: None,
@@ -147,9 +156,10 @@ impl State {
         self.open.insert(range, fresh);
     }
 
-    /// Makes an object of what is open. None if that is nothing.
+    /// Makes an object of what is open. None if that is nothing, and no object needs another that
+    /// vouches for it.
     pub(super) fn seal(&mut self, nonce: u64) -> Option<Arc<Sealed>> {
-        if self.open.is_empty() {
+        if self.open.is_empty() && self.vouched == self.durable {
             return None;
         }
         let mut extents: Vec<(u64, u32, bool)> = Vec::new();
@@ -177,7 +187,7 @@ impl State {
         }
         let Manifest { id: log, epoch, .. } = self.manifest;
         let id = ObjectId { log, epoch, sequence: self.next };
-        let (head, entries) = data::encode(id, nonce, &extents, &body);
+        let (head, entries) = data::encode(id, (nonce, self.applied), &extents, &body);
         body[0] = head;
         let sealed = Arc::new(Sealed {
             id,
@@ -186,6 +196,7 @@ impl State {
             length: crate::store::total(&body),
             body,
             covers: self.written,
+            vouches: self.applied == self.next,
         });
         self.open_bytes = 0;
         self.next += 1;
@@ -207,9 +218,9 @@ impl State {
             self.map.apply(sealed.id, sealed.length, &sealed.entries, sectors);
             self.applied = sealed.id.sequence + 1;
             self.durable = sealed.covers;
-        }
-        if self.flights.is_empty() && self.open.is_empty() {
-            self.durable = self.written;
+            if sealed.vouches {
+                self.vouched = sealed.covers;
+            }
         }
     }
 

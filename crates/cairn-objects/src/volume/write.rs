@@ -7,13 +7,26 @@ use cairn_base::memory;
 use cairn_block::{Request, Result};
 
 use super::core::Core;
-use super::state::{Fresh, Status};
+use super::state::{Fresh, State, Status};
 use crate::format::SECTOR;
 
 /// Objects on their way. A writer waits while there are so many.
 const MOST_FLIGHTS: usize = 4;
 /// Ranges after which an object is written, however little data they have.
 const MOST_RANGES: usize = 1 << 16;
+
+impl State {
+    /// What is open is worth an object of its own.
+    fn has_object(&self, object_size: u64) -> bool {
+        self.open_bytes >= object_size || self.open.len() >= MOST_RANGES
+    }
+
+    /// More can be written. While a flush waits for what is on its way, what is open can grow by
+    /// one object.
+    fn has_room(&self, object_size: u64) -> bool {
+        self.flights.len() < MOST_FLIGHTS && !(self.draining && self.has_object(object_size))
+    }
+}
 
 impl Core {
     /// Takes in a write, a discard or zeros.
@@ -57,7 +70,7 @@ impl Core {
         state.check()?;
         state.write(start, sectors, fresh);
         state.written += 1;
-        if state.open_bytes >= self.object_size || state.open.len() >= MOST_RANGES {
+        if state.has_object(self.object_size) && !state.draining {
             let sealed = state.seal(self.nonce);
             drop(state);
             if let Some(sealed) = sealed {
@@ -78,18 +91,19 @@ impl Core {
             let oldest = {
                 let state = self.state.lock();
                 state.check()?;
-                if state.flights.len() < MOST_FLIGHTS {
+                if state.has_room(self.object_size) {
                     return Ok(());
                 }
-                let oldest = &state.flights[0];
-                (oldest.status == Status::Waiting).then_some(oldest.sealed.id.sequence)
+                let oldest = state.flights.front();
+                let oldest = oldest.filter(|oldest| oldest.status == Status::Waiting);
+                oldest.map(|oldest| oldest.sealed.id.sequence)
             };
             match oldest {
                 Some(sequence) => self.upload(sequence)?,
                 None => self.wait(|state| {
-                    let busy = |status| status == Status::Busy;
-                    let first_busy = state.flights.front().is_some_and(|first| busy(first.status));
-                    state.stopped.is_some() || state.flights.len() < MOST_FLIGHTS || !first_busy
+                    let waits = |status| status == Status::Waiting;
+                    let to_write = state.flights.front().is_some_and(|first| waits(first.status));
+                    state.stopped.is_some() || state.has_room(self.object_size) || to_write
                 }),
             }
         }

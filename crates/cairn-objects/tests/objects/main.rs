@@ -2,6 +2,7 @@
 
 mod crash;
 mod filesystems;
+mod lost;
 mod pool;
 mod requests;
 mod writers;

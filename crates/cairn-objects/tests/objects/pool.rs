@@ -61,7 +61,8 @@ fn a_copy_is_its_source_at_that_moment_and_shares_objects() {
     assert_eq!(taken.kind, ErrorKind::InUse);
     assert_eq!(pool.copy("none", "new", Copy::Clone).unwrap_err().kind, ErrorKind::NotFound);
     assert!(pool.copy("main", "No", Copy::Clone).is_err());
-    let listed = pool.volumes().unwrap();
+    let (listed, unreadable) = pool.volumes().unwrap();
+    assert!(unreadable.is_empty(), "{unreadable:?}");
     let shown: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.read_only)).collect();
     assert_eq!(shown, [("main", false), ("snap", true), ("work", false)]);
     assert_eq!(listed[0].writer.as_ref().unwrap().1, std::process::id());

@@ -78,10 +78,12 @@ fn a_stream_is_written_in_whole_objects() {
         oracle.write(&device, 1, at * 64, 64);
     }
     device.flush().unwrap();
+    // The flush may have made one that vouches for the last ones.
+    let objects = SIZE / small().object_size;
     let puts = device.requests().log_puts.get() - before;
-    assert_eq!(puts, SIZE / small().object_size);
+    assert!((objects..=objects + 1).contains(&puts), "{puts}");
     assert_eq!(oracle.differs(&device), None);
-    assert_eq!(device.report().u64("extents"), Some(puts));
+    assert_eq!(device.report().u64("extents"), Some(objects));
     device.close().unwrap();
     // Closed, an opening reads a manifest and a map object, and lists the end of one log.
     let device = open(store).unwrap();
@@ -90,7 +92,7 @@ fn a_stream_is_written_in_whole_objects() {
     // Cold, the whole disk is one request for each object.
     let gets = counters.gets.get();
     assert_eq!(oracle.differs(&device), None);
-    assert_eq!(counters.gets.get() - gets, puts);
+    assert_eq!(counters.gets.get() - gets, objects);
 }
 
 #[test]

@@ -11,7 +11,8 @@ use super::options::{Resized, SizeWish};
 use crate::chain::container;
 use crate::error::{Cause, Error, Result};
 use crate::format;
-use crate::image::{ImageSpec, Part};
+use crate::image::{ImageSpec, Location, ObjectImage, Part};
+use crate::objects;
 use crate::volume::{open_device, runtime};
 
 /// Bytes of a block in a file's count of blocks.
@@ -28,7 +29,8 @@ pub fn resize(image: &ImageSpec, wish: SizeWish) -> Result<Resized> {
 
 fn resize_as(image: &ImageSpec, wish: SizeWish) -> Result<Resized, Cause> {
     // Before the image is locked.
-    let follows = is_whole_file(image) && container(image).is_none();
+    let follows =
+        (is_whole_file(image) || object_volume(image).is_some()) && container(image).is_none();
     let device = open(image)?;
     let format = known(&device)?;
     let present = format::size(format, device.clone(), runtime(None))?;
@@ -98,8 +100,18 @@ fn is_whole_file(image: &ImageSpec) -> bool {
     image.part == Part::Whole && file(image).is_some()
 }
 
-/// Gives a file the size that its volume will have, or has.
+fn object_volume(image: &ImageSpec) -> Option<&ObjectImage> {
+    match &image.location {
+        Location::Objects(volume) if image.part == Part::Whole => Some(volume),
+        _ => None,
+    }
+}
+
+/// Gives a file or an object volume the size that its volume will have, or has.
 fn set_file_size(image: &ImageSpec, size: u64, follows: bool) -> Result<(), Cause> {
+    if let Some(volume) = object_volume(image).filter(|_| follows) {
+        return objects::resize(image, volume, size).map_err(Error::into_cause);
+    }
     let Some(path) = image.file().filter(|_| follows) else {
         return Err(Cause::Refused(
             "the partition, device or disk is smaller than that: make it larger first (qemu-img \
