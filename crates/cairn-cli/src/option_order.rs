@@ -44,8 +44,8 @@ fn needs_order(command: &Command) -> bool {
     let is_open = |arg: &&Arg| {
         arg.is_allow_hyphen_values_set() || arg.is_last_set() || arg.is_trailing_var_arg_set()
     };
-    let list = operands.iter().position(|arg| is_list(&arg));
-    list.is_some_and(|at| at + 1 < operands.len()) && !operands.iter().any(|arg| is_open(&arg))
+    let list = operands.iter().position(is_list);
+    list.is_some_and(|at| at + 1 < operands.len()) && !operands.iter().any(is_open)
 }
 
 /// What belongs to an option besides its word.
@@ -118,6 +118,7 @@ mod tests {
             "cp image /a /b /c -v",
             "mv image /a -v /b",
             "mv image /a /b -v",
+            "ln image /a -s /b",
             "put image a --device x b /c",
             "get image /a --device x /b c",
             "get image /a /b c --device x",

@@ -205,7 +205,7 @@ fn fs_config_and_file_contexts_hold_for_every_file() {
     }
     kernel.unmount();
     let said = refused(&place, b"bin 0 0 755\n");
-    assert!(said.contains("no line is for /") && said.contains("--mount-point"), "{said}");
+    assert!(said.contains("no line is for /") && said.contains("mount point"), "{said}");
     let said = refused(&place, b"/bin(/.*)? u:object_r:x:s0\n");
     assert!(said.contains("no line is for /: add one such as"), "{said}");
 }

@@ -39,8 +39,8 @@ impl DirtyFile {
         self.queued.load(Ordering::SeqCst)
     }
 
-    /// A clean file leaves the queue. False if it has become dirty meanwhile, and stays: who made it
-    /// so has seen it in the queue.
+    /// A clean file leaves the queue. False if it has become dirty meanwhile, and stays: who made
+    /// it so has seen it in the queue.
     fn leaves_queue(&self) -> bool {
         self.queued.swap(false, Ordering::SeqCst);
         // Who has made it dirty since then has queued it anew.

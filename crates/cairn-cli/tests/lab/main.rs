@@ -105,7 +105,7 @@ fn wrong_names_and_paths_are_told_at_once() {
     assert!(stderr.contains("bufered-io") && stderr.contains("buffered-io"), "{stderr}");
     let (code, stdout, stderr) = lab(&["buffered-io", "--html", "/no/such/report.html"]);
     assert_eq!((code, stdout.as_str()), (1, ""));
-    assert!(stderr.contains("/no/such/report.html"), "{stderr}");
+    assert!(stderr.contains("/no/such"), "{stderr}");
 }
 
 #[test]

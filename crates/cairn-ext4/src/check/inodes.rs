@@ -38,7 +38,7 @@ impl Work for Inodes {
 }
 
 /// The number of inodes at the start of a table that may be in use.
-fn initialised(state: &State, number: u32) -> u32 {
+pub(super) fn initialised(state: &State, number: u32) -> u32 {
     let all = state.layout.inodes_per_group;
     let Some(group) = state.groups.get(as_index(number)).filter(|group| group.has_table) else {
         return 0;

@@ -88,8 +88,8 @@ fn none(place: &str) -> Error {
     ))
 }
 
-/// The first superblock; a backup; the first one although its checksum is wrong; a backup where none
-/// is usual.
+/// The first superblock; a backup; the first one although its checksum is wrong; a backup where
+/// none is usual.
 fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> {
     let first = primary(device)?;
     let why = match first {

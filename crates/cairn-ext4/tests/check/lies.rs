@@ -261,7 +261,7 @@ fn a_lying_superblock_loses_no_file_that_e2fsck_keeps() {
     settle(tried, &wrong);
 }
 
-/// Descriptors of which one place is another one, sealed, each with what was changed.
+/// Descriptors of which one field is another one, sealed, each with what was changed.
 fn descriptors(filled: &Filled) -> Vec<(String, u64, Vec<u8>)> {
     let first = filled.superblock();
     let word = |at: usize| number(&first[at..at + 4]);
@@ -277,6 +277,19 @@ fn descriptors(filled: &Filled) -> Vec<(String, u64, Vec<u8>)> {
     let place = |group: u64, field: usize| number(&desc(group).1[field..field + 4]);
     let mut found = Vec::new();
     for group in 0..groups {
+        let mut change = |name: &str, field: usize, width: usize, value: u64| {
+            let (at, mut bytes) = desc(group);
+            bytes[field..field + width].copy_from_slice(&value.to_le_bytes()[..width]);
+            if sealed {
+                bytes[30..32].fill(0);
+                let seed = cairn_base::checksum::crc32c(!0, &first[104..120]);
+                let group = u32::try_from(group).unwrap().to_le_bytes();
+                let seed = cairn_base::checksum::crc32c(seed, &group);
+                let sum = cairn_base::checksum::crc32c(seed, &bytes).to_le_bytes();
+                bytes[30..32].copy_from_slice(&sum[..2]);
+            }
+            found.push((format!("group {group}: {name} -> {value}"), at, bytes));
+        };
         for (name, field) in [("bg_block_bitmap", 0), ("bg_inode_bitmap", 4), ("bg_inode_table", 8)]
         {
             let (stored, other) = (place(group, field), (group + 1) % groups);
@@ -284,18 +297,14 @@ fn descriptors(filled: &Filled) -> Vec<(String, u64, Vec<u8>)> {
             values.extend([place(other, 8), place(other, 0), place(group, 8) + 1, 1, 3]);
             values.extend([word(4) - 1, word(4) + 5, stored + 1, stored - 1, 0, u64::MAX >> 32]);
             for value in values.into_iter().filter(|value| *value != stored) {
-                let (at, mut bytes) = desc(group);
-                bytes[field..field + 4].copy_from_slice(&value.to_le_bytes()[..4]);
-                if sealed {
-                    bytes[30..32].fill(0);
-                    let seed = cairn_base::checksum::crc32c(!0, &first[104..120]);
-                    let group = u32::try_from(group).unwrap().to_le_bytes();
-                    let seed = cairn_base::checksum::crc32c(seed, &group);
-                    let sum = cairn_base::checksum::crc32c(seed, &bytes).to_le_bytes();
-                    bytes[30..32].copy_from_slice(&sum[..2]);
-                }
-                found.push((format!("group {group}: {name} {stored} -> {value}"), at, bytes));
+                change(name, field, 4, value);
             }
+        }
+        for value in [1, 2, 3, 5, 7, 0x6aa1, 0xffff] {
+            change("bg_flags", 18, 2, value);
+        }
+        for value in [1, word(40) / 2, word(40) - 5, word(40), 0xffff] {
+            change("bg_itable_unused", 28, 2, value);
         }
     }
     found
@@ -323,6 +332,44 @@ fn a_lying_descriptor_loses_no_file_that_e2fsck_keeps() {
         }
     }
     settle(tried, &wrong);
+}
+
+/// A block of descriptors of which nothing is left but noise. Its backup has the places, and what
+/// is in use is read.
+#[test]
+fn descriptors_that_became_noise_cost_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("image");
+    for shape in &SHAPES[..1] {
+        let filled = Filled::new(shape, &at);
+        for seed in 0..6 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let noise: Vec<u8> = (0..1024).map(|_| random.u8(..)).collect();
+            let noise = if seed == 0 { vec![0xff; 1024] } else { noise };
+            let hurt = filled.device.fork();
+            hurt.write_at(2048, noise).unwrap();
+            let planned = plan(hurt.fork(), Scope::All).unwrap();
+            let undo = MemoryDevice::new(file_size(&planned.changes));
+            planned.apply(&hurt, &undo).unwrap();
+            assert_eq!(filled.lost(&mounted(hurt.fork()).unwrap()), [""; 0], "{seed}");
+            assert_eq!(complaint(&hurt, &at), None, "{seed}");
+        }
+    }
+}
+
+/// A table of inodes that no copy knows: its files are listed one by one, or the repair is refused.
+#[test]
+fn a_lost_table_is_not_a_single_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("image");
+    let shape = Shape { size: 24 << 20, args: &["-t", "ext4", "-b", "4096", "-N", "1024"] };
+    let filled = Filled::new(&shape, &at);
+    let rows = descriptors(&filled);
+    let is_it = |what: &str| what == format!("group 0: bg_inode_table -> {}", u64::MAX >> 32);
+    let (_, place, bytes) = rows.into_iter().find(|(what, ..)| is_it(what)).unwrap();
+    let hurt = filled.device.fork();
+    hurt.write_at(place, bytes).unwrap();
+    assert!(matches!(plan(hurt, Scope::All), Err(cairn_ext4::Error::Refused(_))));
 }
 
 /// If most files would be lost, and nothing says by which field, a repair changes nothing.

@@ -4,7 +4,8 @@
 //! counts say that the SIT is wrong, too, every block of the main area that nothing leads to may
 //! be one. The footer of a node names it; of a node that is damaged itself, the summary does.
 //!
-//! Without such a difference of the counts nothing is looked for: a deleted node stays where it was.
+//! Without such a difference of the counts nothing is looked for: a deleted node stays where it
+//! was.
 
 use std::collections::BTreeMap;
 

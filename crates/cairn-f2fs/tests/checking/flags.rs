@@ -94,7 +94,7 @@ fn search(arguments: &[&str], has_extra: bool) {
     }
     println!("{arguments:?}: {repaired} repaired, {sound} sound");
     assert!(wrong.is_empty(), "{wrong}");
-    assert!(repaired > 5);
+    assert!(repaired > 2);
 }
 
 #[test]
@@ -115,6 +115,6 @@ fn flags_and_fields_of_inodes_are_repaired_with_compression() {
 #[test]
 fn flags_and_fields_of_inodes_are_repaired_with_every_feature() {
     // sload.f2fs fails with flexible_inline_xattr.
-    let features = "extra_attr,inode_checksum,inode_crtime,verity,encrypt,casefold";
-    search(&["-O", features, "-C", "utf8"], true);
+    let features = "extra_attr,inode_checksum,inode_crtime,verity,project_quota";
+    search(&["-O", features], true);
 }

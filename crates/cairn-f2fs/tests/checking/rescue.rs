@@ -1,5 +1,5 @@
-//! `rescue` of a volume after a power cut: what was fsynced behind the checkpoint is there as it was
-//! last, and is no loss.
+//! `rescue` of a volume after a power cut: what was fsynced behind the checkpoint is there as it
+//! was last, and is no loss.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,33 +1,44 @@
-//! Places of bitmaps and inode tables that a backup of the descriptors has.
+//! Places of bitmaps and inode tables that a backup of the descriptors has, and parts of tables
+//! that a descriptor calls unused although the bitmap says that they are in use.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use cairn_base::Pba;
 use cairn_base::units::as_index;
+use cairn_base::{Pba, bitmap};
 use cairn_check::{Finding, Place};
 
+use super::super::inodes::initialised;
 use super::super::kinds;
 use super::super::state::State;
 use super::candidate::{Candidate, Proof};
-use crate::format::group_desc::GroupDesc;
+use crate::format::group_desc::{GroupDesc, GroupFlags};
+use crate::format::layout::inodes;
 
 /// Places that are tried one by one, at most.
 const SINGLE: usize = 8;
 
-/// A place that differs.
+const UNUSED: &str = "bg_itable_unused";
+const FLAGS: &str = "bg_flags";
+
+/// A field that may have another value.
 #[derive(Clone, Copy)]
 struct Other {
     group: u32,
     field: &'static str,
-    stored: Pba,
-    copy: Pba,
+    stored: u64,
+    value: u64,
 }
 
-/// The places of the first backup, one by one if there are few, and all together.
+/// Tables as their bitmaps say; then the places of the first backup, one by one if there are few,
+/// and all together.
 pub(super) fn candidates(state: &State) -> Vec<Candidate> {
-    let others = differences(state);
     let mut found: Vec<Candidate> = Vec::new();
+    let used = used(state);
+    if !used.is_empty() {
+        found.extend(candidate(state, &used));
+    }
+    let others = differences(state);
     if others.len() <= SINGLE {
         found.extend(others.iter().filter_map(|other| candidate(state, &[*other])));
     }
@@ -61,10 +72,40 @@ fn differences(state: &State) -> Vec<Other> {
                 ("bg_inode_table", known.desc.inode_table, copy.inode_table),
             ] {
                 if stored != copy {
-                    others.push(Other { group, field, stored, copy });
+                    let (stored, value) = (stored.get(), copy.get());
+                    others.push(Other { group, field, stored, value });
                 }
             }
         }
+    }
+    others
+}
+
+/// Marks of unused inodes, in groups whose bitmap has some of them. The first group has the root.
+fn used(state: &State) -> Vec<Other> {
+    let all = state.layout.inodes_per_group;
+    let mut others = Vec::new();
+    for (group, known) in (0_u32..).zip(&state.groups).filter(|(_, known)| known.is_sealed) {
+        let (desc, first) = (&known.desc, initialised(state, group));
+        if !known.has_table || first >= all {
+            continue;
+        }
+        let bits = known.has_inode_bitmap.then(|| state.source.block(desc.inode_bitmap).ok());
+        let is_used = bits
+            .flatten()
+            .is_some_and(|bits| bitmap::next_set(&bits, as_index(first), as_index(all)).is_some());
+        let has_root = group == 0 && u64::from(first) < inodes::ROOT.get();
+        if !is_used && !has_root {
+            continue;
+        }
+        let mut add = |field, stored, value| {
+            if stored != value {
+                others.push(Other { group, field, stored, value });
+            }
+        };
+        add(UNUSED, desc.itable_unused.into(), 0);
+        let flags = desc.flags.difference(GroupFlags::INODE_UNINIT);
+        add(FLAGS, desc.flags.bits().into(), flags.bits().into());
     }
     others
 }
@@ -82,15 +123,25 @@ fn candidate(state: &State, others: &[Other]) -> Option<Candidate> {
         let at = layout.descriptor_offset(other.group);
         let bytes = block.get_mut(at..at.checked_add(as_index(layout.desc_size))?)?;
         let mut desc = GroupDesc::decode_unchecked(bytes, layout);
+        // Of a descriptor with a wrong checksum nobody believes what is unused: all is read.
+        if state.groups.get(as_index(other.group)).is_some_and(|known| !known.is_sealed) {
+            desc.flags.remove(GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT);
+            desc.itable_unused = 0;
+        }
         match other.field {
-            "bg_block_bitmap" => desc.block_bitmap = other.copy,
-            "bg_inode_bitmap" => desc.inode_bitmap = other.copy,
-            _ => desc.inode_table = other.copy,
+            UNUSED => desc.itable_unused = 0,
+            FLAGS => desc.flags.remove(GroupFlags::INODE_UNINIT),
+            "bg_block_bitmap" => desc.block_bitmap = Pba(other.value),
+            "bg_inode_bitmap" => desc.inode_bitmap = Pba(other.value),
+            _ => desc.inode_table = Pba(other.value),
         }
         desc.encode(other.group, layout, bytes);
         let place = Place::group(other.group).in_field(other.field);
         let finding = Finding::new(&kinds::GROUP_CONTRADICTED, place);
-        findings.push(finding.stored(other.stored.get()).computed(other.copy.get()));
+        findings.push(match other.field {
+            FLAGS => finding.hex(other.stored, other.value),
+            _ => finding.stored(other.stored).computed(other.value),
+        });
     }
     let size = u64::from(layout.block_size);
     let edits =

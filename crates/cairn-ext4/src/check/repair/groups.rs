@@ -119,13 +119,31 @@ fn place(
     })?;
     let is_lost = found.is_none() && field == "bg_inode_table";
     match is_lost {
-        true => {
-            let what = format!("all files of group {group}");
-            mender.lose(finding, cairn_base::Ino(0), &what);
-        }
+        true => lose_table(mender, group, finding),
         false => mender.step(finding),
     }
     Ok(())
+}
+
+/// Lists the files whose inodes are lost with the table of a group: its bitmap has their numbers.
+fn lose_table(mender: &mut Mender<'_>, group: u32, finding: &Finding) {
+    let state = mender.state;
+    let known = state.groups.get(as_index(group)).filter(|known| known.has_inode_bitmap);
+    let bits = known.and_then(|known| mender.read(known.desc.inode_bitmap).ok());
+    let bits = bits.unwrap_or_default();
+    let is_used =
+        |index: &u32| bits.len() > as_index(*index / 8) && bitmap::test(&bits, as_index(*index));
+    let mut is_listed = false;
+    for index in (0..state.layout.inodes_per_group).filter(is_used) {
+        let ino = state.layout.ino(group, index);
+        if ino.get() >= u64::from(state.layout.first_ino) {
+            mender.lose(finding, ino, &format!("the file of inode {ino}"));
+            is_listed = true;
+        }
+    }
+    if !is_listed {
+        mender.lose(finding, cairn_base::Ino(0), &format!("all files of group {group}"));
+    }
 }
 
 /// Free clusters in a group, or anywhere if structures may lie anywhere.

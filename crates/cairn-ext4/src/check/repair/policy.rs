@@ -29,8 +29,8 @@ pub(super) trait Policy {
     fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate>;
 }
 
-/// Drops what lies outside the volume, over its superblocks and descriptors, or out of line with its
-/// clusters, and copies what lies under bitmaps and inode tables. Of a
+/// Drops what lies outside the volume, over its superblocks and descriptors, or out of line with
+/// its clusters, and copies what lies under bitmaps and inode tables. Of a
 /// directory also what was never written: it has no names, and takes the place of what has some.
 #[derive(Debug)]
 pub(super) struct Prune {

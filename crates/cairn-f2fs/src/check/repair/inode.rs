@@ -155,8 +155,8 @@ impl Edit<'_> {
         Ok(true)
     }
 
-    /// The block of an inode without the flags for inline contents, if the summaries say that blocks
-    /// to which it points then are its own. What seem to be inline contents are pointers.
+    /// The block of an inode without the flags for inline contents, if the summaries say that
+    /// blocks to which it points then are its own. What seem to be inline contents are pointers.
     fn with_pointers(&self, ino: Nid, image: &[u8]) -> Result<Option<Vec<u8>>> {
         let contents = InlineFlags::DATA | InlineFlags::DENTRY;
         let flags = InlineFlags::from_bits_retain(image.get(INLINE_AT).copied().unwrap_or(0));
