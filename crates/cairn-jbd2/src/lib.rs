@@ -58,7 +58,7 @@ pub use checkpoint::parts::CheckpointParts;
 pub use error::{Error, Result};
 pub use fast_commit::{FastCommit, fast_commits};
 pub use format::superblock::{MIN_JOURNAL_BLOCKS, Superblock};
-pub use format::{Compat, Incompat};
+pub use format::{Compat, Incompat, has_magic};
 pub use handle::Handle;
 pub use journal::Journal;
 pub use open::JournalOptions;

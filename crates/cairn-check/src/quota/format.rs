@@ -78,6 +78,14 @@ pub(super) const fn magic(kind: OwnerKind) -> u32 {
     }
 }
 
+/// Does a file that begins with this block hold quotas, of whomever?
+#[must_use]
+pub fn has_quota_magic(block: &[u8]) -> bool {
+    let word = block.first_chunk().map(|word| u32::from_le_bytes(*word));
+    let kinds = [OwnerKind::User, OwnerKind::Group, OwnerKind::Project];
+    kinds.into_iter().any(|kind| word == Some(magic(kind)))
+}
+
 /// The reference of a block of the tree.
 pub(super) fn reference(block: &[u8], index: usize) -> u32 {
     let (words, _) = <[U32]>::ref_from_prefix_with_elems(block, REFERENCES).unwrap_or((&[], &[]));

@@ -10,7 +10,7 @@ mod owners;
 use std::collections::BTreeMap;
 
 pub use file::{Entry, QuotaFile};
-pub use format::BLOCK as QUOTA_BLOCK;
+pub use format::{BLOCK as QUOTA_BLOCK, has_quota_magic};
 pub use owners::{Counted, OwnerKind, Usage};
 
 /// An owner whose usage is not what the quota file says.

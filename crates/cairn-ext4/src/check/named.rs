@@ -4,6 +4,7 @@
 
 use cairn_base::{Ino, Pba};
 use cairn_check::Place;
+use cairn_check::quota::has_quota_magic;
 
 use super::kinds;
 use super::map;
@@ -15,10 +16,6 @@ use crate::format::orphan;
 
 /// Blocks of a map that are descended from at most.
 const MAP_BLOCKS: u32 = 64;
-/// The magic numbers of quota files of users, groups and projects.
-const QUOTA_MAGIC: [u32; 3] = [0xd9c0_1f11, 0xd9c0_1927, 0xd9c0_3f14];
-/// The magic number of a journal, in the order of bytes of a journal.
-const JOURNAL_MAGIC: u32 = 0xc03b_3998;
 
 /// Does an inode hold what it should?
 type Holds = fn(&State, Ino) -> bool;
@@ -73,11 +70,8 @@ fn is_unused(state: &State, ino: Ino) -> bool {
 
 /// Does the inode hold a quota file?
 pub(super) fn holds_quota(state: &State, ino: Ino) -> bool {
-    let word = |block: &[u8]| block.first_chunk().map(|word| u32::from_le_bytes(*word));
-    blocks(state, ino).into_iter().take(1).any(|pba| {
-        let block = state.source.block(pba);
-        block.is_ok_and(|block| word(&block).is_some_and(|word| QUOTA_MAGIC.contains(&word)))
-    })
+    let first = blocks(state, ino).first().map(|pba| state.source.block(*pba));
+    first.is_some_and(|block| block.is_ok_and(|block| has_quota_magic(&block)))
 }
 
 /// Does the inode hold a file of orphans? Some of its blocks may be damaged.
@@ -90,11 +84,8 @@ fn holds_orphans(state: &State, ino: Ino) -> bool {
 
 /// Does the inode hold a journal?
 fn holds_journal(state: &State, ino: Ino) -> bool {
-    let word = |block: &[u8]| block.first_chunk().map(|word| u32::from_be_bytes(*word));
-    blocks(state, ino)
-        .into_iter()
-        .take(1)
-        .any(|pba| state.source.block(pba).is_ok_and(|block| word(&block) == Some(JOURNAL_MAGIC)))
+    let first = blocks(state, ino).first().map(|pba| state.source.block(*pba));
+    first.is_some_and(|block| block.is_ok_and(|block| cairn_jbd2::has_magic(&block)))
 }
 
 /// The first blocks of a regular file's runs.

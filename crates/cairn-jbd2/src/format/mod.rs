@@ -22,6 +22,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `h_magic` of every journal block that is not a copy of a metadata block.
 pub(crate) const MAGIC: u32 = 0xc03b_3998;
 
+/// Does a block begin with `h_magic`, as the first one of a journal does?
+#[must_use]
+pub fn has_magic(block: &[u8]) -> bool {
+    block.first_chunk() == Some(&MAGIC.to_be_bytes())
+}
+
 /// Kinds of journal blocks (`h_blocktype`).
 pub(crate) mod kind {
     /// Descriptor block: holds the tags of the metadata blocks that follow.
