@@ -53,10 +53,11 @@ cairn_check::kinds! {
     GROUP_CHECKSUM = "ext4.group.checksum", Accounting,
         "The checksum of the group descriptor does not match its bytes.",
         "The group is counted again, and the checksum is computed.";
-    /// The place of a descriptor contradicts the volume, and that of its backup does not.
+    /// A field of a descriptor contradicts the volume, and its backup or the bitmap does not.
     GROUP_CONTRADICTED = "ext4.group.contradicted", Accounting,
-        "A bitmap or an inode table is where a backup of the group descriptor says.",
-        "The descriptor gets the place of its backup.";
+        "The group descriptor contradicts its backup, or the group's inode bitmap, and what the volume \
+            holds agrees with these.",
+        "The place is that of the backup; all inodes of the table are read.";
     /// The place of a bitmap or table.
     GROUP_PLACE = "ext4.group.place", Losing,
         "The group descriptor places a bitmap or an inode table where none can be.",

@@ -15,7 +15,7 @@ use super::candidate::{Candidate, Proof};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::inodes;
 
-/// Places that are tried one by one, at most.
+/// Fields, and groups, that are tried one by one, at most.
 const SINGLE: usize = 8;
 
 const UNUSED: &str = "bg_itable_unused";
@@ -30,20 +30,23 @@ struct Other {
     value: u64,
 }
 
-/// Tables as their bitmaps say; then the places of the first backup, one by one if there are few,
-/// and all together.
+/// Tables as their bitmaps say; then the places of the first backup. Each field if there are few,
+/// each group likewise, and all together.
 pub(super) fn candidates(state: &State) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
-    let used = used(state);
-    if !used.is_empty() {
-        found.extend(candidate(state, &used));
-    }
-    let others = differences(state);
-    if others.len() <= SINGLE {
-        found.extend(others.iter().filter_map(|other| candidate(state, &[*other])));
-    }
-    if others.len() > 1 {
-        found.extend(candidate(state, &others));
+    for others in [used(state), differences(state)] {
+        let groups: Vec<&[Other]> = others.chunk_by(|a, b| a.group == b.group).collect();
+        // One by one: what a never used bitmap holds may be noise.
+        if groups.len() <= SINGLE {
+            let single = others.iter().map(std::slice::from_ref);
+            let few = others.len() <= SINGLE;
+            found.extend(single.filter(|_| few).filter_map(|one| candidate(state, one)));
+            let whole = groups.iter().filter(|group| group.len() > 1);
+            found.extend(whole.filter_map(|group| candidate(state, group)));
+        }
+        if groups.len() > 1 {
+            found.extend(candidate(state, &others));
+        }
     }
     found
 }
