@@ -113,7 +113,7 @@ fn errors_have_the_numbers_of_linux() {
     mount("size=64k", "full");
     let options = MkfsOptions { size: Some(16 << 20), ..MkfsOptions::new(Format::Ext4) };
     for name in ["image", "secret/image"] {
-        cairn::mkfs(&ImageSpec::whole(&at(name)), &options).unwrap();
+        cairn::mkfs(&ImageSpec::whole(at(name)), &options).unwrap();
     }
     for (name, mode) in [("", 0o755), ("secret", 0o700), ("image", 0o600)] {
         std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();

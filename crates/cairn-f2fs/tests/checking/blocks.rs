@@ -47,11 +47,11 @@ fn inodes(device: &Arc<dyn BlockDevice>) -> BTreeMap<u64, Known> {
         .unwrap();
         for name in names.into_iter().filter(|name| name != b"." && name != b"..") {
             let attr = fs.lookup(dir, &name).unwrap();
-            let number = u64::from(attr.ino.get());
+            let number = attr.ino.get();
             let path = [&path[..], b"/", &name].concat();
             let known: &mut Known = found.entry(number).or_default();
             known.paths.insert(path.clone());
-            known.names.insert((u64::from(dir.get()), name));
+            known.names.insert((dir.get(), name));
             known.is_directory = attr.kind == FileKind::Directory;
             if known.is_directory {
                 waiting.push((attr.ino, path));
@@ -142,6 +142,21 @@ impl Judge {
         Ok(Some(done))
     }
 
+    /// How many are repaired. None may be wrong.
+    pub fn judge_all(&self, injections: impl Iterator<Item = Injection>) -> usize {
+        let (mut repaired, mut others, mut wrong) = (0, 0, String::new());
+        for injection in injections {
+            match self.judge(&injection) {
+                Ok(Some(_)) => repaired += 1,
+                Ok(None) => others += 1,
+                Err(why) => wrong += &format!("{}:\n{why}\n", injection.what),
+            }
+        }
+        println!("{repaired} repaired, {others} sound or without a root");
+        assert!(wrong.is_empty(), "{wrong}");
+        repaired
+    }
+
     fn compare(&self, plan: &Plan, now: &BTreeMap<u64, Known>) -> Result<(), String> {
         for (ino, known) in &self.sound {
             let path = String::from_utf8_lossy(known.paths.first().unwrap());
@@ -162,7 +177,7 @@ impl Judge {
 /// One to three blocks of metadata become zeros or noise.
 fn damage(target: &Target, seed: u64) -> Injection {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut injection = Injection { what: String::new(), blocks: Vec::new() };
+    let mut injection = Injection { what: format!("seed {seed}: "), blocks: Vec::new() };
     for _ in 0..random.usize(1..=3) {
         let (what, at) = target.any_block(&mut random);
         let is_zero = random.bool();
@@ -177,18 +192,7 @@ fn damage(target: &Target, seed: u64) -> Injection {
 
 fn search(arguments: &[&str], seeds: std::ops::Range<u64>) {
     let judge = Judge::new(arguments);
-    let (mut repaired, mut others) = (0, 0);
-    let mut wrong = String::new();
-    for seed in seeds {
-        let injection = damage(&judge.target, seed);
-        match judge.judge(&injection) {
-            Ok(Some(_)) => repaired += 1,
-            Ok(None) => others += 1,
-            Err(why) => wrong += &format!("seed {seed}: {}:\n{why}\n", injection.what),
-        }
-    }
-    println!("{arguments:?}: {repaired} repaired, {others} sound or without a root");
-    assert!(wrong.is_empty(), "{wrong}");
+    let repaired = judge.judge_all(seeds.map(|seed| damage(&judge.target, seed)));
     assert!(repaired > 3);
 }
 

@@ -68,6 +68,9 @@ fn killed(work: impl Fn(&ObjectVolume, &mut Oracle)) -> (Arc<MemoryStore>, Oracl
     (store, oracle, log)
 }
 
+/// What a volume does.
+type Work<'w> = dyn Fn(&ObjectVolume, &mut Oracle) + 'w;
+
 #[test]
 fn a_lost_object_of_an_open_log_is_missed() {
     let fsyncs = |device: &ObjectVolume, oracle: &mut Oracle| {
@@ -89,8 +92,7 @@ fn a_lost_object_of_an_open_log_is_missed() {
         device.flush().unwrap();
         stream(device, oracle);
     };
-    let all: [(&str, &dyn Fn(&ObjectVolume, &mut Oracle)); 3] =
-        [("fsyncs", &fsyncs), ("stream", &stream), ("mixed", &mixed)];
+    let all: [(&str, &Work<'_>); 3] = [("fsyncs", &fsyncs), ("stream", &stream), ("mixed", &mixed)];
     for (what, work) in all {
         let (made, oracle, log) = killed(work);
         assert!(log.len() >= 6, "{log:?}");

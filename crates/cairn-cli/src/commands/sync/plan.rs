@@ -40,8 +40,6 @@ pub(super) struct Counts {
     pub(super) dry_run: bool,
 }
 
-impl Counts {}
-
 impl Plan {
     /// What turns `present` into `wanted`, but for directories that hold what is `left_alone`. With
     /// `keep` nothing is removed but single files and empty directories that are in the way.

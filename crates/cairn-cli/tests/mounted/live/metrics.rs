@@ -114,7 +114,7 @@ fn only_a_regular_file_is_replaced_and_it_keeps_its_mode() {
         let path = path.to_str().unwrap();
         cairn(&["stats", "--prometheus", "--output", path], &volume.root())
     };
-    refused(&into(Path::new("/dev/null")), &["not a regular file", "leave out --output"]);
+    refused(&into(Path::new("/dev/null")), &["not a regular file", "give a new file"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
     // The file that a link leads to is replaced, and the link stays.
     assert!(into(&link).status.success());
