@@ -73,8 +73,9 @@ test: deps fmt spelling
 	$(MAKE) -j2 tests lints
 
 # Many tests wait: four at a time keep two processors busy. cargo has its own number of jobs, not make's.
+# A test program that hangs is ended, and says where it waits.
 tests:
-	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace
+	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --config 'target."cfg(unix)".runner = "scripts/test-limit"'
 
 lints:
 	CARGO_TARGET_DIR='$(LINTS)' nice -n 19 $(MAKE) clippy doc
