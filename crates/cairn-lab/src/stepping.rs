@@ -6,6 +6,9 @@
 //! [`ready`], and puts a [`mark`] before and behind each piece. The count has no noise from other
 //! programs. The kernel's work in a system call counts as one instruction; each round of a repeated
 //! string instruction counts.
+//!
+//! Each step is a change from one process to the other and back. Both are kept on one processor:
+//! waking another one costs several times as much, and far more in a virtual machine.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +17,8 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::process;
+use rustix::thread::{self, CpuSet, sched_getcpu};
 
 use crate::error::{Error, Result};
 
@@ -51,7 +56,9 @@ pub(crate) fn count(command: &mut Command) -> Result<Vec<u64>> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(Error::host(command.get_program()))?;
+    let processor = OneProcessor::with(&child);
     let counted = begin(&mut child).and_then(follow);
+    drop(processor);
     if counted.is_err() {
         // It may have ended by itself.
         let _ = child.kill();
@@ -59,6 +66,31 @@ pub(crate) fn count(command: &mut Command) -> Result<Vec<u64>> {
     // Nothing to wait for if `follow` has seen its end.
     let _ = child.wait();
     counted
+}
+
+/// Keeps this thread and the first thread of a child on one processor. Dropped, it lets this thread go; the child ends.
+/// Where the system refuses that, stepping is only slower.
+struct OneProcessor(Option<CpuSet>);
+
+impl OneProcessor {
+    fn with(child: &Child) -> Self {
+        let anywhere = thread::sched_getaffinity(None).ok();
+        let mut here = CpuSet::new();
+        if sched_getcpu() < CpuSet::MAX_CPU {
+            here.set(sched_getcpu());
+            let _ = thread::sched_setaffinity(Some(process::Pid::from_child(child)), &here);
+            let _ = thread::sched_setaffinity(None, &here);
+        }
+        Self(anywhere)
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        if let Some(anywhere) = &self.0 {
+            let _ = thread::sched_setaffinity(None, anywhere);
+        }
+    }
 }
 
 /// Takes hold of the child where it waits, and lets it go on.

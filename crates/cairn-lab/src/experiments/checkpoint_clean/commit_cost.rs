@@ -62,7 +62,8 @@ pub(super) fn measure(context: &Context, notes: &mut Vec<String>) -> Result<Sect
     }
     // The lists above fill the memory; a child needs some for its own.
     drop(benches);
-    for _ in 0..context.repetitions {
+    // Their number has no noise, so a quick run counts once.
+    for _ in 0..context.scale.pick(1, context.repetitions, context.repetitions) {
         if let Err(error) = instructions::measure(context, lengths, &mut builder) {
             notes.push(format!("Instructions were not counted: {error}."));
             break;

@@ -8,6 +8,7 @@ use super::bench::Bench;
 use super::subjects::{BAIL_OUT, COUNTED, SCAN, row};
 use crate::error::{Error, Result};
 use crate::experiment::Context;
+use crate::scale::Scale;
 use crate::section::Builder;
 use crate::statistics::Spread;
 use crate::stepping;
@@ -24,11 +25,19 @@ fn modes(listed: u32) -> &'static [&'static str] {
     if listed <= SCAN_MAX { &[COUNTED, BAIL_OUT, SCAN] } else { &[COUNTED, BAIL_OUT] }
 }
 
+/// The lengths that are counted. A quick run counts the ends: what lies between takes most of the time.
+fn counted<'l>(context: &Context, lengths: &'l [u32]) -> Vec<&'l u32> {
+    match (context.scale, lengths) {
+        (Scale::Quick, [shortest, .., longest]) => vec![shortest, longest],
+        _ => lengths.iter().collect(),
+    }
+}
+
 /// Adds one repetition of each row.
 pub(super) fn measure(context: &Context, lengths: &[u32], builder: &mut Builder) -> Result<()> {
     let missing = || Error::Program("this program was not found, so nothing was counted".into());
     let program = context.itself.as_deref().ok_or_else(missing)?;
-    for listed in lengths {
+    for listed in counted(context, lengths) {
         context.progress.show(&format!("instructions: {}", row(*listed)));
         let counted = stepping::count(Command::new(program).args([
             "lab",

@@ -45,8 +45,10 @@ pub(super) fn measure(context: &Context, notes: &mut Vec<String>) -> Result<Opti
     let (name, journal) = JOURNALS[0];
     let title = format!("Linux and Cairn on the same storage, in real time; journal of {name}");
     let mut builder = Builder::new("linux", &title, &[LINUX, OFF, ON], metrics);
-    context.progress.expect(media::ALL.len() * MODES.len());
-    for medium in media::ALL {
+    // A second of an SD card takes a second here: a quick run takes the quickest alone.
+    let media = context.scale.pick(&media::ALL[media::ALL.len() - 1..], &media::ALL, &media::ALL);
+    context.progress.expect(media.len() * MODES.len());
+    for medium in media.iter().copied() {
         for sync in MODES {
             let row = format!("{}, -S {}", medium.title, sync as usize);
             context.progress.show(&row);
