@@ -10,7 +10,7 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 # Lints and tests are built at the same time, so each has its own directory.
 LINTS = $(or $(CARGO_TARGET_DIR),target)/lints
 
-.PHONY: help deps build run install library install-library header names wheel package test tests lints deep fmt clippy spelling doc book dist dist-test bench fuzz \
+.PHONY: help deps build run install library install-library header names wheel package test tests tests-of-mounts tests-beside lints deep fmt clippy spelling doc book dist dist-test bench fuzz \
 	fuzz-minimise clean
 
 help:
@@ -73,9 +73,18 @@ test: deps fmt spelling
 	$(MAKE) -j2 tests lints
 
 # Many tests wait: four at a time keep two processors busy. cargo has its own number of jobs, not make's.
-# A test program that hangs is ended, and says where it waits.
+# Those of mounts wait most, so they run beside all others. A test program that hangs is ended, and says where it waits.
+TEST = MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --config 'target."cfg(unix)".runner = "scripts/test-limit"'
+
 tests:
-	MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --config 'target."cfg(unix)".runner = "scripts/test-limit"'
+	$(TEST) --no-run
+	$(MAKE) -j2 tests-of-mounts tests-beside
+
+tests-of-mounts:
+	$(TEST) --test mounted
+
+tests-beside:
+	CAIRN_TEST_SKIP=mounted $(TEST)
 
 lints:
 	CARGO_TARGET_DIR='$(LINTS)' nice -n 19 $(MAKE) clippy doc
