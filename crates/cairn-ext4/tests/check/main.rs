@@ -7,6 +7,8 @@
 mod checked;
 mod checksums;
 mod clean;
+mod damaged_fast_commits;
+mod damaged_log;
 mod faults;
 mod features;
 mod foreign;
