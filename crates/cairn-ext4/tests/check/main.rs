@@ -20,4 +20,5 @@ mod quota;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod repaired;
+mod reserved;
 mod support;
