@@ -74,6 +74,7 @@ impl Error {
         match self {
             Self::Corrupt(Corrupt::Checksum { .. })
             | Self::Journal(cairn_jbd2::Error::Checksum { .. }) => ErrorCode::Checksum,
+            Self::Unreplayable(why) => why.code(),
             Self::Corrupt(_) | Self::Journal(cairn_jbd2::Error::Corrupt { .. }) => {
                 ErrorCode::Corrupted
             }

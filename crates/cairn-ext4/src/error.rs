@@ -33,6 +33,10 @@ pub enum Error {
     /// The journal failed or was aborted.
     #[error(transparent)]
     Journal(#[from] cairn_jbd2::Error),
+    /// The journal cannot be replayed. Without it the volume shows an old state, parts of which
+    /// nothing protects any more. The source has the place and the values.
+    #[error("the journal cannot be replayed, so that the last changes are missing: {0}")]
+    Unreplayable(Box<Self>),
     /// Not an ext2, ext3 or ext4 volume.
     #[error("no ext2, ext3 or ext4 filesystem here (superblock magic is {found:#06x}, not 0xef53)")]
     NotExt4 {
@@ -67,6 +71,17 @@ impl Error {
         Self::Unfinished { source: Box::new(source), left: left.into() }
     }
 
+    /// The error as one that makes the journal useless, if it is of damage.
+    pub(crate) fn of_journal(self) -> Self {
+        use cairn_jbd2::Error as Journal;
+        match self {
+            Self::Journal(Journal::Corrupt { .. } | Journal::Checksum { .. })
+            | Self::Corrupt(_)
+            | Self::Vfs(_) => Self::Unreplayable(Box::new(self)),
+            other => other,
+        }
+    }
+
     /// Whom the error concerns besides the caller.
     #[must_use]
     pub fn reach(&self) -> Reach {
@@ -77,7 +92,7 @@ impl Error {
             | Self::Refused(_)
             | Self::NeedsCheck(_)
             | Self::NotExt4 { .. } => Reach::Answer,
-            Self::Corrupt(_) => Reach::Damage,
+            Self::Corrupt(_) | Self::Unreplayable(_) => Reach::Damage,
             Self::Data(_) => Reach::File,
             Self::Device(error) if error.kind == ErrorKind::ReadOnly => Reach::Answer,
             Self::Device(error) if !error.operation.changes() => Reach::Operation,

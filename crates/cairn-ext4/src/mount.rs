@@ -2,15 +2,16 @@
 //!
 //! For writing: superblock, features, replay of the journal and its fast commits, descriptors, the
 //! root's inode, the mark "mounted", journal, orphans. Read-only mounts write nothing: in memory,
-//! the blocks of an unclean journal replace those of the device, and so do the blocks of a backup
+//! the blocks of an unclean journal replace those of the device ([`mod@crate::replayed_device`] for
+//! file data), and so do the blocks of a backup
 //! if the superblock or descriptors are damaged ([`mod@crate::probe`]).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
+use cairn_base::memory;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{DaemonHandle, Runtime};
-use cairn_base::{Ino, memory};
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::{Budget, Reclaim};
@@ -22,14 +23,13 @@ use cairn_jbd2::{Journal, JournalArea, JournalOptions};
 use crate::alloc::Space;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
-use crate::format::extent::SystemBlocks;
-use crate::format::features::{Access, Compat, Incompat, RoCompat};
+use crate::format::features::{Access, Incompat, RoCompat};
 use crate::format::layout::{Creator, Layout, inodes};
 use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
-use crate::info;
 use crate::inode::directory;
 use crate::inodes::Inodes;
+use crate::journal_area;
 use crate::mount_state::MountState;
 use crate::op::Operations;
 use crate::options::MountOptions;
@@ -41,7 +41,6 @@ use crate::stop_cause::{StopCause, Stopped};
 use crate::store::LiveSuperblock;
 use crate::store::Store;
 use crate::superblock::Mark;
-use crate::system_file::file_extents;
 use crate::txn::Txn;
 use crate::volume::Ext4;
 
@@ -51,8 +50,8 @@ impl Ext4 {
     /// superblock; [`Ext4::read_only_reason`] gives the reason.
     ///
     /// # Errors
-    /// The device has no such filesystem, it is damaged, it has unknown features, an option is
-    /// unsuitable, or the device failed.
+    /// The device has no such filesystem, it is damaged, its journal cannot be replayed, it has
+    /// unknown features, an option is unsuitable, or the device failed.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         runtime: Arc<dyn Runtime>,
@@ -133,19 +132,18 @@ fn read_structures(
         budget.clone(),
         images.clone(),
     );
-    let journal = journal_area(&probe.superblock, &layout, &buffers, &device)?;
+    let journal = journal_area::to_mount(&probe.superblock, &layout, &buffers, &device)?;
     let short = journal.as_ref().and_then(short_journal).map(|reason| unwritable(reason.into()));
     let stopped = short.or(stopped);
     let writable = stopped.is_none();
     // Recovery may change everything that was read before, including the superblock.
     let target = ReplayTarget { device: &device, budget: &budget, runtime, images: &images };
-    let Replayed { buffers, layout, refused } = match &journal {
+    let Replayed { buffers, layout, device } = match &journal {
         Some(area) if !options.no_load => {
             recovery::replay(area, &target, buffers, layout, writable)?
         }
-        _ => Replayed { buffers, layout, refused: None },
+        _ => Replayed { buffers, layout, device: device.clone() },
     };
-    let stopped = refused.map(unwritable).or(stopped);
     options.check_journal(journal.is_some(), stopped.as_ref().map(|stopped| &*stopped.reason))?;
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
@@ -296,24 +294,6 @@ fn cache_options(options: &MountOptions, layout: &Layout) -> PageCacheOptions {
     let (mode, max_folio) = (options.buffered, options.max_folio);
     let dirty_expire = options.commit_interval;
     PageCacheOptions { mode, max_folio, dirty_expire, ..PageCacheOptions::new(layout.block_size) }
-}
-
-/// The blocks of the journal, read from its inode.
-pub(crate) fn journal_area(
-    superblock: &Superblock,
-    layout: &Layout,
-    buffers: &Arc<BufferCache>,
-    device: &Arc<dyn BlockDevice>,
-) -> Result<Option<JournalArea>> {
-    if !layout.features.compat(Compat::HAS_JOURNAL) {
-        return Ok(None);
-    }
-    if info::has_external_journal(superblock) {
-        return Err(Error::Feature(info::EXTERNAL_JOURNAL.to_owned()));
-    }
-    let ino = Ino(u64::from(superblock.raw.s_journal_inum.get()));
-    let extents = file_extents(layout, buffers, SystemBlocks::NONE, ino)?;
-    Ok(Some(JournalArea { device: device.clone(), block_size: layout.block_size, extents }))
 }
 
 /// Stops write-back and readahead.

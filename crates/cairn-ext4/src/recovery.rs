@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_jbd2::Images;
-use cairn_jbd2::{Error as JournalError, FastCommit, JournalArea};
+use cairn_jbd2::{FastCommit, JournalArea};
 
 use crate::error::{Error, Result};
 use crate::fast_commit::{self, ReplayTarget};
 use crate::format::layout::Layout;
+use crate::replayed_device::ReplayedDevice;
 use crate::store::LiveSuperblock;
 
 /// Result of a replay.
@@ -17,16 +19,17 @@ pub(crate) struct Replayed {
     pub buffers: Arc<BufferCache>,
     /// The layout, which the replay may change.
     pub layout: Layout,
-    /// Why a writable volume must not be written.
-    pub refused: Option<Arc<str>>,
+    /// The device, with what the log holds.
+    pub device: Arc<dyn BlockDevice>,
 }
 
 /// Replays an unclean journal with its fast commits: to the device if the volume is writable,
 /// otherwise in memory. Everything that was read before may be stale, so buffers and layout are
 /// new.
 ///
-/// If a transaction of the log is damaged, the log is not replayed: the volume shows the state
-/// before that transaction and is read-only until e2fsck has run.
+/// # Errors
+/// The device failed. [`Error::Unreplayable`] if a committed transaction of the log, a fast commit,
+/// or the journal's superblock is damaged: nothing was written.
 pub(crate) fn replay(
     area: &JournalArea,
     target: &ReplayTarget<'_>,
@@ -34,67 +37,59 @@ pub(crate) fn replay(
     layout: Layout,
     writable: bool,
 ) -> Result<Replayed> {
-    match replay_whole(area, target, buffers, layout, writable) {
-        Err(Error::Journal(damage @ JournalError::Checksum { .. })) => {
-            salvage(area, target, writable, &damage)
-        }
-        other => other,
-    }
+    let commits =
+        cairn_jbd2::fast_commits(area).map_err(|error| Error::from(error).of_journal())?;
+    replay_with(area, target, buffers, layout, writable, &commits).map_err(of_journal)
 }
 
-fn salvage(
-    area: &JournalArea,
-    target: &ReplayTarget<'_>,
-    writable: bool,
-    damage: &JournalError,
-) -> Result<Replayed> {
-    let overlay = over(target, cairn_jbd2::salvage_in_memory(area)?);
-    tracing::error!(%damage, "a committed transaction of the journal is damaged: run `cairn check \
-         --repair=all`");
-    if writable {
-        cairn_jbd2::note_damage(area)?;
-    }
-    let buffers = BufferCache::with_overlay(
-        target.device.clone(),
-        area.block_size,
-        target.budget.clone(),
-        overlay,
-    );
-    let layout = layout_of(&buffers, target)?;
-    let reason = format!(
-        "a committed transaction of the journal is damaged ({damage}); the volume shows the state \
-         before it: run `cairn check --repair=all`"
-    );
-    Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
-}
-
-fn replay_whole(
+/// As [`replay`], but only with the fast commits before the first that is damaged.
+///
+/// # Errors
+/// As [`replay`].
+pub(crate) fn replay_intact(
     area: &JournalArea,
     target: &ReplayTarget<'_>,
     buffers: Arc<BufferCache>,
     layout: Layout,
     writable: bool,
 ) -> Result<Replayed> {
-    let commits = cairn_jbd2::fast_commits(area)?;
-    if !commits.is_empty() {
-        return replay_fast_commits(area, target, &layout, &commits, writable);
-    }
-    let fresh = if writable {
-        let done = cairn_jbd2::recover(area, target.device)?;
-        if done.transactions == 0 {
-            return Ok(Replayed { buffers, layout, refused: None });
-        }
-        tracing::info!(transactions = done.transactions, blocks = done.blocks, "journal replayed");
-        BufferCache::new(target.device.clone(), layout.block_size, target.budget.clone())
-    } else {
-        overlaid(area, target, layout.block_size)?
-    };
-    let layout = layout_of(&fresh, target)?;
-    Ok(Replayed { buffers: fresh, layout, refused: None })
+    let commits = cairn_jbd2::intact_fast_commits(area)?;
+    replay_with(area, target, buffers, layout, writable, &commits).map_err(of_journal)
 }
 
-/// The last state of the log with its fast commits. If those do not fit, the volume shows the state
-/// without them and is read-only.
+fn of_journal(error: Error) -> Error {
+    match error {
+        Error::Journal(_) => error.of_journal(),
+        other => other,
+    }
+}
+
+fn replay_with(
+    area: &JournalArea,
+    target: &ReplayTarget<'_>,
+    buffers: Arc<BufferCache>,
+    layout: Layout,
+    writable: bool,
+    commits: &[FastCommit],
+) -> Result<Replayed> {
+    let device = target.device.clone();
+    if !commits.is_empty() {
+        return replay_fast_commits(area, target, &layout, commits, writable);
+    }
+    if !writable {
+        return overlaid(area, target, layout.block_size);
+    }
+    let done = cairn_jbd2::recover(area, target.device)?;
+    if done.transactions == 0 {
+        return Ok(Replayed { buffers, layout, device });
+    }
+    tracing::info!(transactions = done.transactions, blocks = done.blocks, "journal replayed");
+    let buffers = BufferCache::new(device.clone(), layout.block_size, target.budget.clone());
+    let layout = layout_of(&buffers, target)?;
+    Ok(Replayed { buffers, layout, device })
+}
+
+/// The last state of the log with its fast commits.
 fn replay_fast_commits(
     area: &JournalArea,
     target: &ReplayTarget<'_>,
@@ -102,43 +97,40 @@ fn replay_fast_commits(
     commits: &[FastCommit],
     writable: bool,
 ) -> Result<Replayed> {
-    let buffers = overlaid(area, target, layout.block_size)?;
-    let layout = layout_of(&buffers, target)?;
-    match fast_commit::apply(target, &buffers, layout, &area.extents, commits) {
-        Ok(()) if writable => {
-            let done = cairn_jbd2::recover_with(area, target.device, || buffers.write_back())?;
-            tracing::info!(
-                transactions = done.transactions,
-                fast_commits = commits.len(),
-                "journal replayed"
-            );
-            let buffers =
-                BufferCache::new(target.device.clone(), layout.block_size, target.budget.clone());
-            let layout = layout_of(&buffers, target)?;
-            Ok(Replayed { buffers, layout, refused: None })
-        }
-        Ok(()) => Ok(Replayed { buffers, layout, refused: None }),
-        Err(error @ (Error::Device(_) | Error::Journal(_))) => Err(error),
-        Err(error) => {
-            let reason = format!(
-                "the last changes, made by fast commits, cannot be replayed and are not shown \
-                 ({error}); mount with Linux once, or run `cairn check --repair=all`, which drops \
-                 them"
-            );
-            let buffers = overlaid(area, target, layout.block_size)?;
-            Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
-        }
+    let replayed = overlaid(area, target, layout.block_size)?;
+    let (buffers, layout) = (&replayed.buffers, replayed.layout);
+    fast_commit::apply(target, buffers, layout, &area.extents, commits).map_err(
+        |error| match error {
+            Error::Device(_) | Error::Journal(_) => error,
+            other => Error::Unreplayable(Box::new(other)),
+        },
+    )?;
+    if !writable {
+        return Ok(replayed);
     }
+    let done = cairn_jbd2::recover_with(area, target.device, || buffers.write_back())?;
+    tracing::info!(
+        transactions = done.transactions,
+        fast_commits = commits.len(),
+        "journal replayed"
+    );
+    let device = target.device.clone();
+    let buffers = BufferCache::new(device.clone(), layout.block_size, target.budget.clone());
+    let layout = layout_of(&buffers, target)?;
+    Ok(Replayed { buffers, layout, device })
 }
 
-/// Buffers in which the replayed log replaces blocks of the device.
-fn overlaid(
-    area: &JournalArea,
-    target: &ReplayTarget<'_>,
-    block_size: u32,
-) -> Result<Arc<BufferCache>> {
-    let overlay = over(target, cairn_jbd2::replay_in_memory(area)?);
-    Ok(BufferCache::with_overlay(target.device.clone(), block_size, target.budget.clone(), overlay))
+/// Buffers and a device in which the replayed log replaces blocks of the device.
+fn overlaid(area: &JournalArea, target: &ReplayTarget<'_>, block_size: u32) -> Result<Replayed> {
+    let (below, budget) = (target.device.clone(), target.budget.clone());
+    let log = cairn_jbd2::replay_in_memory(area)?;
+    let device: Arc<dyn BlockDevice> = match log.is_empty() {
+        true => below.clone(),
+        false => Arc::new(ReplayedDevice::new(below.clone(), block_size, &log)),
+    };
+    let buffers = BufferCache::with_overlay(below, block_size, budget, over(target, log));
+    let layout = layout_of(&buffers, target)?;
+    Ok(Replayed { buffers, layout, device })
 }
 
 /// The blocks of the log together with those of a backup. A committed block is newer.

@@ -117,7 +117,7 @@ fn check_may_write(mount: &MountState) -> Result<()> {
 
 fn journal_area(store: &Store) -> Result<Option<JournalArea>> {
     let superblock = store.superblock.read(&store.buffers)?;
-    mount::journal_area(&superblock, &store.layout, &store.buffers, &store.device)
+    crate::journal_area::journal_area(&superblock, &store.layout, &store.buffers, &store.device)
 }
 
 fn make_read_only(volume: &Ext4) -> Result<()> {

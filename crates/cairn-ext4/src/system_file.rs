@@ -24,10 +24,18 @@ pub(crate) fn file_extents(
     system: SystemBlocks<'_>,
     ino: Ino,
 ) -> Result<Vec<(FileBlock, Pba, u64)>> {
-    let record = raw_record(layout, buffers, ino)?;
-    let seed = layout.checksum.for_inode(ino, record.generation);
-    let context = MapContext { ino, seed, layout, system, buffers, source: &NoSource };
-    let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
+    record_extents(layout, buffers, system, ino, &raw_record(layout, buffers, ino)?)
+}
+
+/// As [`file_extents`], of a record that is known.
+pub(crate) fn record_extents(
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    system: SystemBlocks<'_>,
+    ino: Ino,
+    record: &Record,
+) -> Result<Vec<(FileBlock, Pba, u64)>> {
+    let map = map_of(layout, buffers, system, ino, record);
     let blocks = record.size / u64::from(layout.block_size);
     let mut extents = Vec::new();
     let mut at = 0;
@@ -53,6 +61,46 @@ pub(crate) fn file_extents(
         }
     }
     Ok(extents)
+}
+
+/// The blocks of a file up to its first hole, and at most `most`, whatever its size is.
+///
+/// # Errors
+/// The map is damaged, or the device failed.
+pub(crate) fn leading_blocks(
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    system: SystemBlocks<'_>,
+    ino: Ino,
+    record: &Record,
+    most: u64,
+) -> Result<Vec<Pba>> {
+    let map = map_of(layout, buffers, system, ino, record);
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while at < most {
+        let found = map.lookup(&record.block, FileBlock(at))?;
+        match found.clip(at, most).map(|part| (part.state, part.len)) {
+            Some((Mapped::Mapped(pba), len)) if len > 0 => {
+                blocks.extend((0..len).map(|index| Pba(pba.get() + index)));
+                at += len;
+            }
+            _ => break,
+        }
+    }
+    Ok(blocks)
+}
+
+fn map_of<'a>(
+    layout: &'a Layout,
+    buffers: &'a Arc<BufferCache>,
+    system: SystemBlocks<'a>,
+    ino: Ino,
+    record: &Record,
+) -> BlockMap<'a> {
+    let seed = layout.checksum.for_inode(ino, record.generation);
+    let context = MapContext { ino, seed, layout, system, buffers, source: &NoSource };
+    BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS))
 }
 
 /// Reads an inode record by its group's descriptor only.

@@ -51,7 +51,7 @@ fn journal(log_blocks: u32, latency: LatencyProfile) -> (Arc<BufferCache>, Arc<J
     }
     device.write_at(0, superblock(log_blocks)).expect("memory");
     let extents = vec![(FileBlock(0), Pba(0), u64::from(log_blocks))];
-    let area = JournalArea { device: device.clone(), block_size: BLOCK, extents };
+    let area = JournalArea { device: device.clone(), block_size: BLOCK, extents, since: 0 };
     let buffers = BufferCache::new(device, BLOCK, Budget::new(4 << 30));
     let journal = Journal::open(JournalOptions::default(), buffers.clone(), area, Threads::new())
         .expect("an empty log");

@@ -15,7 +15,8 @@ use cairn_base::{FileBlock, Pba};
 use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request};
 
 use crate::error::{Error, Result};
-use crate::format::superblock::Superblock;
+use crate::format::has_magic;
+use crate::format::superblock::{Superblock, corrected};
 
 /// The journal's place on a device.
 #[derive(Clone)]
@@ -26,6 +27,9 @@ pub struct JournalArea {
     pub block_size: u32,
     /// Extents in file order: first block in the file, address on the device, length.
     pub extents: Vec<(FileBlock, Pba, u64)>,
+    /// When the volume was made or mounted last, in seconds since 1970: commit blocks of an earlier
+    /// time are none of this log. 0 if it is not known.
+    pub since: u64,
 }
 
 /// A journal block on the device.
@@ -117,6 +121,35 @@ impl JournalArea {
 /// The device failed, or the superblock is damaged.
 pub fn read_superblock(area: &JournalArea) -> Result<Superblock> {
     Superblock::decode(&area.read(0)?, area.block_size, area.blocks())
+}
+
+/// Does the area begin as a journal does?
+///
+/// # Errors
+/// The device failed.
+pub fn has_superblock(area: &JournalArea) -> Result<bool> {
+    match area.read(0) {
+        Ok(block) => Ok(has_magic(&block)),
+        Err(Error::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Corrects the one wrong bit of a journal superblock whose checksum does not hold. False, and
+/// nothing is written, if the superblock is valid, has no checksum, or has more that is wrong.
+///
+/// # Errors
+/// The device failed.
+pub fn correct_superblock(area: &JournalArea) -> Result<bool> {
+    let block = match area.read(0) {
+        Err(Error::Corrupt { .. }) => return Ok(false),
+        read => read?,
+    };
+    let decodes = |bytes: &[u8]| Superblock::decode(bytes, area.block_size, area.blocks()).is_ok();
+    let corrected = corrected(&block).filter(|other| !decodes(&block) && decodes(other));
+    let Some(corrected) = corrected else { return Ok(false) };
+    area.write(0, vec![Bytes::from(corrected)], FORCED)?;
+    Ok(true)
 }
 
 /// A write that is durable on return.

@@ -51,18 +51,18 @@ mod stats;
 pub mod survey;
 mod transaction;
 
-pub use area::{JournalArea, read_superblock};
+pub use area::{JournalArea, correct_superblock, has_superblock, read_superblock};
 pub use checkpoint::keep_free::KeepFree;
 pub use checkpoint::list::CheckpointClean;
 pub use checkpoint::parts::CheckpointParts;
 pub use error::{Error, Result};
-pub use fast_commit::{FastCommit, fast_commits};
+pub use fast_commit::{FastCommit, fast_commits, intact_fast_commits};
 pub use format::superblock::{MIN_JOURNAL_BLOCKS, Superblock};
 pub use format::{Compat, Incompat, has_magic};
 pub use handle::Handle;
 pub use journal::Journal;
 pub use open::JournalOptions;
 pub use recovery::{
-    Images, Recovered, forget_error, note_damage, recover, recover_with, replay_in_memory,
-    salvage_in_memory,
+    Images, Recovered, Remains, forget_error, mark_empty, recover, recover_with, remains,
+    replay_in_memory, salvage_in_memory, write_corrected,
 };

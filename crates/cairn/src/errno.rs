@@ -54,7 +54,7 @@ impl Error {
             Cause::UnknownFormat { .. } => 22,
             Cause::WouldOverwrite { .. } => 17,
             Cause::Format { class, .. } => match class {
-                Class::Corrupt | Class::TooShort => 117,
+                Class::Corrupt | Class::Unreplayable | Class::TooShort => 117,
                 Class::Unsupported => 95,
                 Class::Io => EIO,
                 Class::Usage => 22,

@@ -156,6 +156,8 @@ impl fmt::Display for Hint {
 pub enum Class {
     /// The bytes on disk are wrong.
     Corrupt,
+    /// The journal cannot be replayed: a reader would see an old state, with parts that are wrong.
+    Unreplayable,
     /// The image ends before the volume.
     TooShort,
     /// The volume uses something that Cairn does not support.
@@ -276,6 +278,10 @@ impl Cause {
                 "check the name, or give the filesystem's place: 'IMAGE?offset=BYTES'"
             }
             Self::Format { class: Class::TooShort, .. } => "copy it again, whole",
+            Self::Format { class: Class::Unreplayable, .. } => {
+                "repair it, with losses allowed, by what is intact of the journal, or copy out \
+                 what is left"
+            }
             Self::Format { class: Class::Corrupt, .. } => {
                 "check and repair it, or copy out what is left"
             }

@@ -29,6 +29,10 @@ fn advice(error: &Error) -> Option<&'static str> {
         Cause::UnknownFormat { hint: Some(hint) } if hint.what == "an empty file" => {
             "`cairn mkfs --size 1G IMAGE` makes a filesystem in it"
         }
+        Cause::Format { class: Class::Unreplayable, .. } => {
+            "run `cairn check --repair=all` on it, which keeps what is intact of the journal; \
+             cairn rescue copies out what is left"
+        }
         Cause::Format { class: Class::Corrupt, .. } => {
             "run `cairn check --repair` on it; cairn rescue copies out what is left"
         }

@@ -388,7 +388,7 @@ fn status_of(cause: &Cause) -> Status {
         | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
         Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
         Cause::Format { class, .. } => match class {
-            Class::Corrupt | Class::TooShort => Status::Corrupt,
+            Class::Corrupt | Class::Unreplayable | Class::TooShort => Status::Corrupt,
             Class::Unsupported => Status::Unsupported,
             Class::Io => Status::Io,
             Class::Usage => Status::Failed,

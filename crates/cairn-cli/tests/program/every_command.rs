@@ -232,7 +232,8 @@ fn damage_is_status_4_and_names_the_repair() {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 64], block * 1024).unwrap();
     let (status, _, stderr) = cairn(&["mkdir", &image, "/x"]);
-    assert!(status == 4 && stderr.contains("run `cairn check --repair` on"), "{status}: {stderr}");
+    let advice = "run `cairn check --repair=all` on";
+    assert!(status == 4 && stderr.contains(advice), "{status}: {stderr}");
 }
 
 /// The message names the type of a file that is no disk image, and how to convert it.

@@ -41,6 +41,7 @@ mod sparse;
 mod support;
 mod sync;
 mod tuned;
+mod unreplayable;
 mod words;
 
 use std::path::Path;

@@ -172,7 +172,9 @@ impl Space {
         let mut state = inner.groups.group(number).lock();
         // The map is built before the bitmap changes, so that it has the blocks as busy.
         inner.load(number, &mut state)?;
-        inner.groups.change_blocks(handle, number, &mut state, start, len, false)?;
+        for (start, len) in inner.parts_to_free(number, &state, start, len)? {
+            inner.groups.change_blocks(handle, number, &mut state, start, len, false)?;
+        }
         drop(state);
         inner.pending_blocks.fetch_add(len.into(), Ordering::Relaxed);
         let inner = inner.clone();

@@ -75,6 +75,8 @@ struct Inner {
     least_trimmed: AtomicU32,
     /// No block is allocated from here on; see [`Space::close_from`].
     closed: AtomicU64,
+    /// What is freed is not allocated again.
+    keeps_freed: AtomicBool,
     /// The device that discards freed blocks before they are allocated again.
     discard: Mutex<Option<Arc<dyn BlockDevice>>>,
 }
@@ -104,6 +106,7 @@ impl Space {
             defect: Mutex::new(Rank::Leaf, None),
             least_trimmed: AtomicU32::new(0),
             closed: AtomicU64::new(u64::MAX),
+            keeps_freed: AtomicBool::new(false),
             discard: Mutex::new(Rank::Leaf, None),
         };
         Self { inner: Arc::new(inner) }

@@ -16,7 +16,7 @@ use crate::format::features::Incompat;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
-use crate::mount;
+use crate::journal_area;
 use crate::probe::Probe;
 
 /// Bytes of buffers for the journal's inode.
@@ -98,7 +98,7 @@ fn holds_changes(
     layout: &Layout,
 ) -> Result<bool> {
     let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
-    match mount::journal_area(superblock, layout, &buffers, device) {
+    match journal_area::journal_area(superblock, layout, &buffers, device) {
         Ok(Some(area)) => Ok(cairn_jbd2::read_superblock(&area).is_ok_and(|log| log.start != 0)),
         Err(error @ Error::Device(_)) => Err(error),
         // The check says what is wrong with it.

@@ -13,6 +13,7 @@ use super::record::{self, Verdict};
 use super::state::State;
 use crate::format::group_desc::GroupFlags;
 use crate::format::inode::Inode as Record;
+use crate::format::layout::inodes;
 
 /// Bytes of an inode table that are read at once.
 const PIECE: u64 = 512 << 10;
@@ -46,10 +47,20 @@ pub(super) fn initialised(state: &State, number: u32) -> u32 {
     if !group.is_sealed || !state.layout.features.has_group_checksums() {
         return all;
     }
-    if group.desc.flags.contains(GroupFlags::INODE_UNINIT) {
-        return 0;
-    }
-    all.saturating_sub(group.desc.itable_unused)
+    let used = match group.desc.flags.contains(GroupFlags::INODE_UNINIT) {
+        true => 0,
+        false => all.saturating_sub(group.desc.itable_unused),
+    };
+    used.max(always(state, number))
+}
+
+/// The number of inodes at the start of a table up to the last one that belongs to the volume:
+/// these are read whatever the descriptor says.
+fn always(state: &State, number: u32) -> u32 {
+    let system = state.system_inodes().into_iter().chain([inodes::ROOT]);
+    let here = system.filter_map(|ino| state.layout.inode_group(ino));
+    let here = here.filter(|(group, _)| *group == number);
+    here.map(|(_, index)| index.saturating_add(1)).max().unwrap_or(0)
 }
 
 fn table(state: &State, number: u32) {

@@ -40,7 +40,15 @@ cairn_check::kinds! {
     /// The journal cannot be replayed.
     JOURNAL_REPLAY = "ext4.journal.replay", Losing,
         "The journal cannot be replayed, so the last changes before the crash are missing.",
-        "The journal is emptied, and the changes in it are lost.";
+        "What is intact of it is replayed, and the rest is lost.";
+    /// The journal is found by a copy of its map.
+    JOURNAL_INODE = "ext4.journal.inode", Accounting,
+        "The inode of the journal is damaged, but the superblock has a copy of its block map.",
+        "The inode gets the block map and the size of the copy.";
+    /// One bit of a block of the journal.
+    JOURNAL_BIT = "ext4.journal.bit", Accounting,
+        "A block of the journal has one wrong bit, which its checksum tells.",
+        "The bit is corrected.";
     /// The journal is no journal.
     JOURNAL_INVALID = "ext4.journal.invalid", Accounting,
         "The inode that should hold the journal does not hold a valid one.",
@@ -318,6 +326,10 @@ cairn_check::kinds! {
     ORPHAN_PENDING = "ext4.orphan.pending", Accounting,
         "Deletions or truncations have begun that were not ended.",
         "They are ended.";
+    /// The inode of the file of orphans.
+    ORPHAN_FILE = "ext4.orphan.file", Accounting,
+        "The inode of the file of orphans contradicts the blocks of the file.",
+        "The inode gets the kind, the flags and the size that the blocks imply.";
     /// A file of orphans that nothing protects.
     ORPHAN_JOURNAL = "ext4.orphan.journal", Accounting,
         "The volume has a file of orphans, but no journal, without which it has no use.",

@@ -114,7 +114,7 @@ fn links(state: &State, ino: Ino, facts: &Facts) {
     if facts.is_directory() {
         let uncounted = state.layout.features.ro_compat(RoCompat::DIR_NLINK);
         // Too many to count, once. Linux does not count again when there are fewer.
-        if uncounted && stored == 1 && found > 2 {
+        if uncounted && stored == 1 && found > 2 && ino != inodes::ROOT {
             return;
         }
         if found >= LINK_MAX && stored == 1 {

@@ -52,7 +52,10 @@ pub(super) fn check(state: &mut State) {
     for (field, stored, has, holds) in files {
         let ino = Ino(stored.into());
         let is_possible = !state.is_reserved(ino) && state.layout.inode_group(ino).is_some();
-        if stored != 0 && !(has && is_possible && (is_unused(state, ino) || holds(state, ino))) {
+        // A file of orphans is not made anew.
+        let may_be_gone = has_quota && field != "s_orphan_file_inum";
+        let is_kept = |ino| (may_be_gone && is_unused(state, ino)) || holds(state, ino);
+        if stored != 0 && !(has && is_possible && is_kept(ino)) {
             wrong(state, field, stored, 0);
             state.strangers.push(ino);
         }

@@ -1,33 +1,25 @@
 //! Opens a volume for a check: the device is only read; what a recovery would write is kept in
 //! memory.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::Overlay;
-use cairn_cache::block::BufferCache;
-use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
-use cairn_jbd2::{Images, MIN_JOURNAL_BLOCKS};
+use cairn_jbd2::MIN_JOURNAL_BLOCKS;
 
 use super::backup::restore;
 use super::features::refuse_unknown;
 use super::kinds;
 use super::unsealed::reseal;
+use super::{log, orphan_inode};
 use crate::error::{Error, Result};
-use crate::fast_commit::ReplayTarget;
 use crate::format::features::Incompat;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::info;
-use crate::mount;
 use crate::probe::{self, Probe};
-use crate::recovery;
-
-/// Bytes of buffers for the replay.
-const BUDGET: u64 = 64 << 20;
 
 /// A volume to check.
 pub(super) struct Opened {
@@ -37,7 +29,7 @@ pub(super) struct Opened {
     pub(super) layout: Layout,
     /// The volume was not unmounted cleanly.
     pub(super) is_unclean: bool,
-    /// The log was replayed.
+    /// The log was replayed, or what is intact of it.
     pub(super) is_replayed: bool,
     /// What was found on the way.
     pub(super) findings: Vec<Finding>,
@@ -62,6 +54,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
     } else {
         opened.check_journal()?;
     }
+    opened.check_orphan_inode()?;
     Ok(opened)
 }
 
@@ -113,26 +106,24 @@ impl Opened {
             return Ok(());
         }
         let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(self.device.clone())?);
-        let budget = Budget::new(BUDGET);
-        let buffers = BufferCache::new(overlay.clone(), self.layout.block_size, budget.clone());
-        let images: Images = HashMap::new();
-        let target = ReplayTarget { device: &overlay, budget: &budget, runtime, images: &images };
-        let replayed = mount::journal_area(&self.superblock, &self.layout, &buffers, &overlay)
-            .and_then(|area| match area {
-                Some(area) => recovery::replay(&area, &target, buffers, self.layout, true),
-                None => Err(Error::Option("there is no journal".into())),
-            });
-        match replayed {
-            Ok(done) => {
-                if let Some(why) = done.refused {
-                    self.findings.push(lost(why.to_string()));
-                }
-            }
+        let found = match log::find(&overlay, &self.superblock, &self.layout) {
             Err(error @ Error::Device(_)) => return Err(error),
+            found => found
+                .and_then(|found| found.ok_or_else(|| Error::Option("there is no journal".into()))),
+        };
+        let mut found = match found {
+            Ok(found) => found,
             Err(error) => {
                 self.findings.push(lost(error.to_string()));
                 return Ok(());
             }
+        };
+        let refused = log::replay(&mut found, &overlay, &self.layout, runtime)?;
+        self.findings.extend(found.findings);
+        if let Some(refused) = refused {
+            self.findings.push(lost(refused.why));
+            // What a repair would go on with.
+            log::write(&*overlay, &self.layout, &refused.remains.images)?;
         }
         // The log may hold another superblock.
         if let Some(found) = probe::probe(&*overlay)? {
@@ -142,6 +133,16 @@ impl Opened {
         }
         self.device = overlay;
         self.is_replayed = true;
+        Ok(())
+    }
+
+    /// The volume is read with the inode of the file of orphans as that is mended.
+    fn check_orphan_inode(&mut self) -> Result<()> {
+        let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(self.device.clone())?);
+        if let Some(finding) = orphan_inode::mend(&overlay, &self.superblock, &self.layout)? {
+            self.device = overlay;
+            self.findings.push(finding);
+        }
         Ok(())
     }
 
@@ -155,18 +156,17 @@ impl Opened {
             }
             return Ok(());
         }
-        let budget = Budget::new(BUDGET);
-        let buffers = BufferCache::new(self.device.clone(), self.layout.block_size, budget);
-        let area = mount::journal_area(&self.superblock, &self.layout, &buffers, &self.device);
-        let read = area.and_then(|area| match area {
-            Some(area) => {
-                let found = cairn_jbd2::read_superblock(&area)?;
-                match oddity(&found) {
-                    Some(why) => Err(Error::Option(why)),
-                    None => Ok(()),
-                }
+        let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(self.device.clone())?);
+        let read = log::find(&overlay, &self.superblock, &self.layout).and_then(|found| {
+            let Some(found) = found else { return Ok(()) };
+            if !found.findings.is_empty() {
+                self.device = overlay.clone();
+                self.findings.extend(found.findings);
             }
-            None => Ok(()),
+            match oddity(&cairn_jbd2::read_superblock(&found.area)?) {
+                Some(why) => Err(Error::Option(why)),
+                None => Ok(()),
+            }
         });
         match read {
             Ok(()) => Ok(()),

@@ -9,7 +9,7 @@ use super::kinds;
 use super::state::State;
 use crate::format::features::Compat;
 use crate::format::indirect::{decode, decode_inode};
-use crate::format::inode::Inode as Record;
+use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::{Layout, inodes};
 
 /// The slot of the double indirect block in `i_block`.
@@ -34,6 +34,12 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
     }
     if record.links == 0 {
         return fault(state, here().in_field("i_links_count"), 0, 1);
+    }
+    if !record.is_regular() {
+        return fault(state, here().in_field("i_mode"), record.mode.into(), 0o100_600);
+    }
+    if record.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
+        return fault(state, here().in_field("i_flags"), record.flags.bits().into(), 0);
     }
     let slots = decode_inode(&record.block);
     let others = slots.iter().enumerate().filter(|(slot, _)| *slot != DOUBLE);
@@ -77,6 +83,12 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
     if let Some(other) = pointers.iter().find(|pointer| **pointer != 0) {
         return fault(state, here().at_block(top.get()), (*other).into(), 0);
     }
+    let last = layout.contiguous_descriptor_blocks().saturating_add(layout.reserved_gdt_blocks);
+    let least =
+        least_size(layout, last.saturating_sub(1).checked_rem(words).unwrap_or(0), &backups);
+    if layout.reserved_gdt_blocks > 0 && record.size < least {
+        return fault(state, here().in_field("i_size"), record.size, least);
+    }
     let listed = backups.len().saturating_add(1);
     let listed = u64::try_from(listed).unwrap_or(u64::MAX);
     let blocks = u64::from(layout.reserved_gdt_blocks).saturating_mul(listed).saturating_add(1);
@@ -86,6 +98,18 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
         let place = here().in_field("i_blocks");
         state.differ(&kinds::INODE_BLOCKS, place, record.blocks_512, computed);
     }
+}
+
+/// The size up to the last block that is listed, in the last slot in use of the double indirect
+/// block.
+fn least_size(layout: &Layout, slot: u32, backups: &[u32]) -> u64 {
+    if backups.is_empty() {
+        return 0;
+    }
+    let words = u64::from(layout.block_size / 4);
+    let before = words.saturating_mul(u64::from(slot).saturating_add(1)).saturating_add(12);
+    let listed = u64::try_from(backups.len()).unwrap_or(u64::MAX);
+    before.saturating_add(listed).saturating_mul(layout.block_size.into())
 }
 
 /// A reserved block lists its copies in the groups with backups.

@@ -68,6 +68,10 @@ fn check_features(state: &State) {
     if features.incompat(seed) && !features.ro_compat(RoCompat::METADATA_CSUM) {
         found("s_feature_incompat", features.incompat.bits(), seed.bits());
     }
+    let sums = RoCompat::GDT_CSUM;
+    if features.ro_compat(sums) && features.ro_compat(RoCompat::METADATA_CSUM) {
+        found("s_feature_ro_compat", features.ro_compat.bits(), sums.bits());
+    }
     let present = RoCompat::ORPHAN_PRESENT;
     if features.ro_compat(present) && !features.compat(Compat::ORPHAN_FILE) {
         found("s_feature_ro_compat", features.ro_compat.bits(), present.bits());

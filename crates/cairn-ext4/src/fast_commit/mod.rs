@@ -75,8 +75,15 @@ pub(crate) fn apply(
     journal: &[(FileBlock, Pba, u64)],
     commits: &[FastCommit],
 ) -> Result<()> {
+    if layout.cluster_bits > 0 {
+        let why = "fast commits of a volume with clusters (bigalloc) are not replayed; mount it \
+            with Linux once";
+        return Err(Error::Feature(why.into()));
+    }
     let ops = bare_volume(target, buffers, layout, journal)?;
-    let mut replay = Replay { ops: &ops, touched: BTreeSet::new() };
+    // With `data=writeback`, Linux gives blocks that one fast commit frees to files of a later one.
+    ops.space.keep_freed();
+    let mut replay = Replay { ops: &ops, touched: BTreeSet::new(), mapped: BTreeSet::new() };
     let operations = || commits.iter().flat_map(|commit| &commit.operations);
     // This comes first: blocks for trees and directories must not be allocated from those that
     // files use.
@@ -135,6 +142,8 @@ struct Replay<'a> {
     ops: &'a Arc<Operations>,
     /// Inodes whose record was in a fast commit.
     touched: BTreeSet<Ino>,
+    /// Inodes that were given blocks.
+    mapped: BTreeSet<Ino>,
 }
 
 /// The error for an operation that does not fit the volume.
@@ -181,7 +190,8 @@ impl Replay<'_> {
         self.find(ino)?.ok_or_else(|| misfit(ino, ino.get(), "names an inode that does not exist"))
     }
 
-    /// Deletes inodes without a name: no process has them open.
+    /// Deletes inodes without a name: no process has them open. Then marks the blocks of the others
+    /// in use: what was freed may have been of a file that is older than the present owner.
     fn finish(&self) -> Result<()> {
         for ino in &self.touched {
             let Some(inode) = self.ops.table.get(*ino) else { continue };
@@ -190,6 +200,6 @@ impl Replay<'_> {
                 crate::inode::delete::delete_inode(self.ops, &inode)?;
             }
         }
-        Ok(())
+        self.mapped.iter().try_for_each(|ino| self.adopt_map(*ino))
     }
 }

@@ -137,11 +137,14 @@ impl Replay<'_> {
         unwritten: bool,
     ) -> Result<()> {
         let inode = self.expect(ino)?;
+        self.mapped.insert(ino);
         let handle = self.ops.begin(self.ops.credits.create)?;
         let end = start.get().saturating_add(len);
         if len == 0 || end > MAX_FILE_BLOCKS || pba.get() <= self.ops.layout.first_data_block {
             return Err(misfit(ino, len, "maps an impossible range"));
         }
+        // An earlier record may have freed them.
+        self.ops.space.adopt_blocks(&handle, pba, len)?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
         self.leave_inline(&inode, state)?;
@@ -206,6 +209,30 @@ impl Replay<'_> {
         )?;
         state.account(&self.ops.layout, delta);
         Ok(here.len)
+    }
+
+    /// Marks all blocks that a file maps in use.
+    pub(super) fn adopt_map(&self, ino: Ino) -> Result<()> {
+        let Some(inode) = self.find(ino)? else { return Ok(()) };
+        let handle = self.ops.begin(self.ops.credits.create)?;
+        let state = inode.state.read();
+        if state.record.links == 0 || !has_block_map(&state.record) {
+            return Ok(());
+        }
+        let mut at = 0;
+        while at < MAX_FILE_BLOCKS {
+            let found =
+                self.ops.map_of(&inode, &state).lookup(&state.record.block, FileBlock(at))?;
+            let Some(part) = found.clip(at, MAX_FILE_BLOCKS).filter(|part| part.len > 0) else {
+                break;
+            };
+            if let Mapped::Mapped(pba) | Mapped::Unwritten(pba) = part.state {
+                self.ops.space.adopt_blocks(&handle, pba, part.len)?;
+            }
+            at = at.saturating_add(part.len);
+        }
+        handle.finish();
+        Ok(())
     }
 
     /// Makes a hole.

@@ -28,7 +28,7 @@ use crate::format::features::{Access, Compat, Incompat, RoCompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{OFFSET, SIZE, STATE_ERROR, STATE_VALID, Superblock};
 use crate::groups::GroupTable;
-use crate::mount;
+use crate::journal_area;
 use crate::options::MountOptions;
 use crate::probe;
 use crate::superblock::split_time;
@@ -90,7 +90,7 @@ impl Offline {
         let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
         let journal = match crate::info::has_external_journal(&superblock) {
             true => None,
-            false => mount::journal_area(&superblock, &layout, &buffers, &device)?,
+            false => journal_area::journal_area(&superblock, &layout, &buffers, &device)?,
         };
         Ok(Self { device, runtime, buffers, layout, superblock, journal })
     }

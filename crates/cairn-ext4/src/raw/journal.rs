@@ -1,4 +1,4 @@
-//! Finds the blocks of the journal.
+//! Finds the blocks of the journal: by its inode, or by the copy of its map in the superblock.
 
 use cairn_base::{FileBlock, Ino};
 use cairn_jbd2::JournalArea;
@@ -7,7 +7,9 @@ use super::RawVolume;
 use super::map::{Extents, walk};
 use crate::error::{Error, Result};
 use crate::format::features::Compat;
+use crate::format::inode::Inode as Record;
 use crate::info;
+use crate::journal_area::{inode_of_copy, since};
 
 /// The journal's blocks; `None` if the volume has no journal.
 ///
@@ -21,17 +23,33 @@ pub(crate) fn area(volume: &RawVolume) -> Result<Option<JournalArea>> {
         return Err(Error::Feature(info::EXTERNAL_JOURNAL.to_owned()));
     }
     let ino = Ino(volume.superblock.raw.s_journal_inum.get().into());
+    let usual = volume.record(ino).map(|record| area_of(volume, ino, &record));
+    if let Some(area) = &usual
+        && has_superblock(area)?
+    {
+        return Ok(usual);
+    }
+    let copy = inode_of_copy(&volume.superblock, &volume.layout);
+    let copy = copy.map(|record| area_of(volume, ino, &record));
+    if let Some(area) = &copy
+        && has_superblock(area)?
+    {
+        return Ok(copy);
+    }
     let damaged = || {
         Error::Option(format!("the journal's inode {ino} cannot be read: look at it with `dump`"))
     };
-    let record = volume.record(ino).ok_or_else(damaged)?;
+    usual.filter(|area| !area.extents.is_empty()).ok_or_else(damaged).map(Some)
+}
+
+fn has_superblock(area: &JournalArea) -> Result<bool> {
+    Ok(!area.extents.is_empty() && cairn_jbd2::has_superblock(area)?)
+}
+
+fn area_of(volume: &RawVolume, ino: Ino, record: &Record) -> JournalArea {
     let mut map = Extents::default();
-    walk(volume, ino, &record, &mut map);
+    walk(volume, ino, record, &mut map);
     let extents = map.extents.iter().map(|one| (FileBlock(one.start), one.pba, one.len)).collect();
-    let device = volume.device.clone();
-    let area = JournalArea { device, block_size: volume.layout.block_size, extents };
-    if area.extents.is_empty() {
-        return Err(damaged());
-    }
-    Ok(Some(area))
+    let (device, block_size) = (volume.device.clone(), volume.layout.block_size);
+    JournalArea { device, block_size, extents, since: since(&volume.superblock) }
 }

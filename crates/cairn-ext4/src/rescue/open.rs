@@ -1,6 +1,5 @@
 //! Opens a volume, and replays its log in memory as far as it is sound.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -8,7 +7,7 @@ use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_jbd2::{Images, salvage_in_memory};
+use cairn_jbd2::Images;
 
 use crate::error::Result;
 use crate::fast_commit::ReplayTarget;
@@ -74,16 +73,13 @@ fn replay(
     let (budget, images) = (Budget::new(BUDGET), Images::new());
     let target = ReplayTarget { device: overlay, budget: &budget, runtime, images: &images };
     let buffers = BufferCache::new(overlay.clone(), volume.layout.block_size, budget.clone());
+    // If that fails, the replay does, too, and says why.
+    let _ = cairn_jbd2::correct_superblock(&area);
     let whole = recovery::replay(&area, &target, buffers, volume.layout, true);
-    let why = match whole {
-        Ok(done) => match done.refused {
-            None => return Ok(()),
-            Some(why) => why.to_string(),
-        },
-        Err(error) => error.to_string(),
-    };
-    let sound: HashMap<_, _> = salvage_in_memory(&area).map_err(|error| error.to_string())?;
-    for (pba, image) in sound.into_iter().filter(|(pba, _)| volume.layout.contains(*pba, 1)) {
+    let Err(why) = whole.map_err(|error| error.to_string()) else { return Ok(()) };
+    let sound = cairn_jbd2::remains(&area).map_err(|error| error.to_string())?;
+    for (pba, image) in sound.images.into_iter().filter(|(pba, _)| volume.layout.contains(*pba, 1))
+    {
         let at = pba.get().saturating_mul(volume.layout.block_size.into());
         // Beyond the end of the device there is nothing to be read, either.
         let _ = overlay.write_at(at, image.to_vec());

@@ -167,7 +167,7 @@ fn a_file_of_orphans_needs_a_journal() {
     for (requests, journal, orphans, losses) in [
         (&["feature -has_journal"][..], false, false, 0),
         (&["clri <8>"], true, true, 0),
-        (&["write FILL full", "clri <8>"], false, false, 1),
+        (&["write FILL full", "ssv jnl_backup_type 0", "clri <8>"], false, false, 1),
     ] {
         std::fs::copy(&path, &hurt).unwrap();
         for request in requests {

@@ -7,6 +7,8 @@
 mod checked;
 mod checksums;
 mod clean;
+mod damaged_fast_commits;
+mod damaged_log;
 mod faults;
 mod features;
 mod foreign;
@@ -18,4 +20,5 @@ mod quota;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod repaired;
+mod reserved;
 mod support;

@@ -19,6 +19,7 @@ mod fsx;
 mod full;
 mod hostile;
 mod journals;
+mod logged_data;
 mod names;
 mod options;
 mod regressions;

@@ -71,8 +71,10 @@ pub(super) fn journal(bytes: &[u8]) {
 fn replay(image: &Arc<MemoryDevice>, block_size: usize, blocks: &[u64]) {
     let device = shared(image);
     let extents = (0..).zip(blocks).map(|(at, block)| (FileBlock(at), Pba(*block), 1)).collect();
-    let area = JournalArea { device: device.clone(), block_size: block_size as u32, extents };
+    let block_size = block_size as u32;
+    let area = JournalArea { device: device.clone(), block_size, extents, since: 0 };
     drop(cairn_jbd2::salvage_in_memory(&area).map_err(|error| error.to_string()));
+    drop(cairn_jbd2::remains(&area).map_err(|error| error.to_string()));
     drop(cairn_jbd2::fast_commits(&area).map_err(|error| error.to_string()));
     let shown = cairn_jbd2::replay_in_memory(&area);
     let done = cairn_jbd2::recover(&area, &device);

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::superblock::Superblock;
 use super::tags::{Tag, TagLayout, UUID, flag, split};
-use super::{HEADER, Incompat, RawHeader, kind};
+use super::{HEADER, Incompat, RawHeader, kind, one_bit};
 
 /// `jbd2_journal_revoke_header_t`. The records follow.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -64,6 +64,18 @@ fn body_checksum(body: &[u8], seed: u32) -> u32 {
 pub(crate) fn tail_checksum(block: &[u8], seed: u32) -> Option<(u32, u32)> {
     let (body, stored) = block.split_last_chunk::<4>()?;
     Some((u32::from_be_bytes(*stored), body_checksum(body, seed)))
+}
+
+/// Corrects one wrong bit of a descriptor or revoke block. False if more is wrong.
+pub(crate) fn correct_tail(block: &mut [u8], seed: u32) -> bool {
+    let Some((stored, computed)) = tail_checksum(block, seed) else { return false };
+    let wrong = one_bit::find(block.len(), stored, computed);
+    let Some((body, tail)) = block.split_last_chunk_mut::<4>() else { return false };
+    let is_corrected = wrong.is_some_and(|wrong| one_bit::correct(body, wrong));
+    if is_corrected {
+        *tail = body_checksum(body, seed).to_be_bytes();
+    }
+    is_corrected
 }
 
 /// The form of the blocks in one journal.
@@ -222,6 +234,20 @@ impl BlockLayout {
     pub(crate) fn commit_checksum(&self, block: &[u8]) -> (u32, u32) {
         let stored = read_commit(block).map_or(0, |raw| raw.h_chksum[0].get());
         (stored, self.commit_sum(block))
+    }
+
+    /// Corrects one wrong bit of a commit block. False if more is wrong.
+    pub(crate) fn correct_commit(&self, block: &mut [u8]) -> bool {
+        let (stored, computed) = self.commit_checksum(block);
+        let wrong = one_bit::find(block.len(), stored, computed);
+        if !wrong.is_some_and(|wrong| one_bit::correct(block, wrong)) {
+            return false;
+        }
+        let sum = self.commit_sum(block).to_be_bytes();
+        block.get_mut(COMMIT_CHECKSUM).is_some_and(|place| {
+            place.copy_from_slice(&sum);
+            true
+        })
     }
 
     /// Checksum of a commit block that begins with `bytes` and has zeros behind them.

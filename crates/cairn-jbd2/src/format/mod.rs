@@ -12,6 +12,7 @@
 )]
 
 pub(crate) mod blocks;
+pub(crate) mod one_bit;
 pub(crate) mod superblock;
 pub(crate) mod tags;
 

@@ -5,7 +5,7 @@ use cairn_base::checksum::crc32c;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Compat, Incompat, RawHeader, kind};
+use super::{Compat, Incompat, RawHeader, kind, one_bit};
 use crate::error::{Error, Result};
 
 /// `journal_superblock_t`.
@@ -206,6 +206,24 @@ impl Superblock {
     pub(crate) fn end(&self) -> u32 {
         self.blocks.saturating_sub(self.fast_commit_blocks())
     }
+}
+
+/// Corrects the one wrong bit by which the checksum of a superblock does not hold. `None` if there
+/// is no checksum, or more is wrong.
+pub(crate) fn corrected(block: &[u8]) -> Option<Vec<u8>> {
+    let (mut raw, rest) = RawSuperblock::read_from_prefix(block).ok()?;
+    let (stored, computed) = (raw.s_checksum.get(), checksum(&raw));
+    if stored == 0 || stored == computed {
+        return None;
+    }
+    let wrong = one_bit::find(size_of::<RawSuperblock>(), stored, computed)?;
+    if !one_bit::correct(raw.as_mut_bytes(), wrong) {
+        return None;
+    }
+    raw.s_checksum = checksum(&raw).into();
+    let mut bytes = raw.as_bytes().to_vec();
+    bytes.extend_from_slice(rest);
+    Some(bytes)
 }
 
 fn checksum(raw: &RawSuperblock) -> u32 {

@@ -96,6 +96,11 @@ impl TagLayout {
         self.incompat.intersects(Incompat::CSUM_V2 | Incompat::CSUM_V3)
     }
 
+    /// True if the checksum of a copy has 32 bits.
+    pub(crate) fn has_whole_checksums(self) -> bool {
+        self.incompat.contains(Incompat::CSUM_V3)
+    }
+
     /// The tag at the start of `bytes`, and its length with the UUID. `None` if it does not fit.
     pub(crate) fn decode(self, bytes: &[u8]) -> Option<(Tag, usize)> {
         let size = self.size();

@@ -38,7 +38,7 @@ pub(super) enum Record {
 
 /// A position in the log.
 pub(super) struct LogReader<'a> {
-    area: &'a JournalArea,
+    pub(super) area: &'a JournalArea,
     /// Form of the blocks.
     pub(super) layout: BlockLayout,
     /// Commit blocks hold a CRC-32 of their transaction.
@@ -76,7 +76,7 @@ impl<'a> LogReader<'a> {
     /// Goes back to the tail for the next pass.
     pub(super) fn rewind(&mut self) {
         self.next = self.start;
-        self.left = self.end.saturating_sub(self.first);
+        self.left = self.blocks();
     }
 
     /// The next block and its number. `None` if the pass has visited all blocks.
@@ -85,12 +85,29 @@ impl<'a> LogReader<'a> {
         self.left = left;
         let block = self.next;
         let data = self.read(block)?;
-        let after = block.saturating_add(1);
-        self.next = if after == self.end { self.first } else { after };
+        self.next = self.after(block);
         Ok(Some((block, data)))
     }
 
-    fn read(&mut self, block: u32) -> Result<Vec<u8>> {
+    /// The block that the pass reads next.
+    pub(super) fn position(&self) -> u32 {
+        self.next
+    }
+
+    /// The block behind one of the log, which is a ring.
+    pub(super) fn after(&self, block: u32) -> u32 {
+        match block.saturating_add(1) {
+            after if after >= self.end => self.first,
+            after => after,
+        }
+    }
+
+    /// Blocks of the log.
+    pub(super) fn blocks(&self) -> u32 {
+        self.end.saturating_sub(self.first)
+    }
+
+    pub(super) fn read(&mut self, block: u32) -> Result<Vec<u8>> {
         if let Some(found) = self.cached(block) {
             return Ok(found);
         }
@@ -163,7 +180,7 @@ impl<'a> LogReader<'a> {
     }
 }
 
-fn unescape(mut data: Vec<u8>, tag: &Tag) -> Image {
+pub(super) fn unescape(mut data: Vec<u8>, tag: &Tag) -> Image {
     if tag.flags & flag::ESCAPE != 0
         && let Some(first) = data.first_chunk_mut::<4>()
     {

@@ -5,6 +5,9 @@
 //! 2. [`revoke`] collects the blocks that must not be replayed.
 //! 3. [`replay`] takes the newest contents of every other block.
 //!
+//! A log with damage in a committed transaction is refused. For a repair, [`remains()`] takes what
+//! is intact of it.
+//!
 //! **Bounds.** A pass visits each block of the log at most once. The revoke table is one hash map.
 
 #![deny(
@@ -16,6 +19,7 @@
 )]
 
 mod log_reader;
+mod remains;
 mod replay;
 mod revoke;
 mod scan;
@@ -31,15 +35,13 @@ use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
 use crate::home;
 use log_reader::LogReader;
+pub use remains::{Remains, mark_empty, remains, write_corrected};
 pub use replay::{Images, Recovered};
-
-/// `-EUCLEAN`, as Linux stores it in `s_errno` for a damaged journal.
-const EUCLEAN: u32 = (-117_i32).cast_unsigned();
 
 /// Replays the log to the volume's device and marks the log empty (`jbd2_journal_recover`). An
 /// empty log is left as it is.
 ///
-/// A transaction without a valid commit block ends the log.
+/// A transaction without a commit block ends the log.
 ///
 /// # Errors
 /// - The device failed.
@@ -121,17 +123,6 @@ pub fn forget_error(area: &JournalArea) -> Result<()> {
         write_superblock(area, &superblock, FORCED)?;
     }
     Ok(())
-}
-
-/// Records in the journal superblock that the log is damaged, for e2fsck and Linux. The log itself
-/// is left as it is.
-///
-/// # Errors
-/// The device failed, or the journal superblock is damaged.
-pub fn note_damage(area: &JournalArea) -> Result<()> {
-    let mut superblock = read_superblock(area)?;
-    superblock.errno = EUCLEAN;
-    write_superblock(area, &superblock, FORCED)
 }
 
 /// Refuses a log with a block that the volume does not have.

@@ -69,7 +69,7 @@ pub fn area(device: Arc<dyn BlockDevice>) -> JournalArea {
         (FileBlock(0), Pba(FIRST_RUN.0), FIRST_RUN.1),
         (FileBlock(FIRST_RUN.1), Pba(SECOND_RUN.0), SECOND_RUN.1),
     ];
-    JournalArea { device, block_size: BLOCK, extents }
+    JournalArea { device, block_size: BLOCK, extents, since: 0 }
 }
 
 /// Recovers and opens.

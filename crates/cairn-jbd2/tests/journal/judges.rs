@@ -74,7 +74,7 @@ impl Volume {
                 _ => extents.push((FileBlock(index as u64), Pba(block), 1)),
             }
         }
-        JournalArea { device, block_size: BLOCK, extents }
+        JournalArea { device, block_size: BLOCK, extents, since: 0 }
     }
 
     fn load(&self) -> Arc<MemoryDevice> {

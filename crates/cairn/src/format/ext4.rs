@@ -128,6 +128,7 @@ pub(crate) fn cause(error: Error) -> Cause {
         Error::Option(text) => return Cause::Option(text.clone()),
         Error::Refused(text) => return Cause::Refused(text.clone()),
         Error::Feature(_) => Class::Unsupported,
+        Error::Unreplayable(_) => Class::Unreplayable,
         Error::Corrupt(Corrupt::TooShort { .. }) => Class::TooShort,
         Error::Journal(error) => return journal_cause(error.clone()),
         Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,

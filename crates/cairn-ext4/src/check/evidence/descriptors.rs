@@ -13,7 +13,6 @@ use super::super::kinds;
 use super::super::state::State;
 use super::candidate::{Candidate, Proof};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
-use crate::format::layout::inodes;
 
 /// Fields, and groups, that are tried one by one, at most.
 const SINGLE: usize = 8;
@@ -84,7 +83,7 @@ fn differences(state: &State) -> Vec<Other> {
     others
 }
 
-/// Marks of unused inodes, in groups whose bitmap has some of them. The first group has the root.
+/// Marks of unused inodes, in groups whose bitmap has some of them.
 fn used(state: &State) -> Vec<Other> {
     let all = state.layout.inodes_per_group;
     let mut others = Vec::new();
@@ -97,8 +96,7 @@ fn used(state: &State) -> Vec<Other> {
         let is_used = bits
             .flatten()
             .is_some_and(|bits| bitmap::next_set(&bits, as_index(first), as_index(all)).is_some());
-        let has_root = group == 0 && u64::from(first) < inodes::ROOT.get();
-        if !is_used && !has_root {
+        if !is_used {
             continue;
         }
         let mut add = |field, stored, value| {

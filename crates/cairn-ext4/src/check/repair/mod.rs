@@ -23,6 +23,7 @@ mod policy;
 mod quota;
 mod rebuild;
 mod recover;
+mod remains;
 mod rewrite;
 mod runs;
 mod stage;
@@ -102,7 +103,28 @@ impl Mend for Repair {
         scope: Scope,
         steps: &mut Steps,
     ) -> Result<Report> {
-        recover::replay(device, &self.runtime)?;
+        let mended = recover::replay(device, &self.runtime, &self.observer, scope, steps)?;
+        let mut report = self.examined(device, scope, steps)?;
+        for finding in mended {
+            match report.counts.iter_mut().find(|(kind, _)| kind.code == finding.kind.code) {
+                Some((_, count)) => *count = count.saturating_add(1),
+                None => report.counts.push((finding.kind, 1)),
+            }
+            report.findings.push(finding);
+        }
+        Ok(report)
+    }
+}
+
+impl Repair {
+    /// Examines the volume, whose log is empty unless it cannot be replayed, and mends what it
+    /// finds.
+    fn examined(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        scope: Scope,
+        steps: &mut Steps,
+    ) -> Result<Report> {
         let findings = || Findings::keeping(KEPT);
         let tries = !self.is_begun.load(Relaxed);
         let examined = examine(device.clone(), &self.runtime, &self.observer, findings, tries);
@@ -170,7 +192,10 @@ fn is_of_superblock(kind: &Kind) -> bool {
 
 /// Mends the earliest stage in which something can be mended.
 fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
-    if !may_read_superblock(mender, report) {
+    let is_unreplayed = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::JOURNAL_REPLAY.code;
+    let waits = !mender.scope.allows(&kinds::JOURNAL_REPLAY);
+    // What was found is of a state that the device does not have without the log.
+    if waits && report.counts.iter().any(is_unreplayed) || !may_read_superblock(mender, report) {
         return Ok(());
     }
     let is_blocked = report.counts.iter().any(|(kind, _)| !mender.scope.allows(kind));

@@ -1,6 +1,5 @@
 //! What must be right before anything else can be read: the first superblock, and the journal.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -9,69 +8,102 @@ use cairn_base::{Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_check::repair::{Step, Steps};
-use cairn_check::{Finding, Findings, Place, Report, Usage};
-use cairn_jbd2::{Images, MIN_JOURNAL_BLOCKS};
+use cairn_check::repair::{Scope, Step, Steps};
+use cairn_check::{Finding, Findings, Observer, Place, Report, Usage, Value};
+use cairn_jbd2::MIN_JOURNAL_BLOCKS;
 use zerocopy::little_endian::U32;
 
 use super::super::backup::restore;
 use super::super::kinds;
-use super::mender::{DAMAGED, Mender};
+use super::super::{log, orphan_inode};
+use super::mender::{DAMAGED, Mender, step};
+use super::remains::{self, Context};
 use super::runs;
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
-use crate::fast_commit::ReplayTarget;
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
 use crate::groups::GroupTable;
 use crate::info;
+use crate::journal_area::journal_area;
 use crate::mkfs::journal as new_journal;
-use crate::mount;
 use crate::probe;
-use crate::recovery;
 use crate::tune::journal::restore as restore_journal;
 
 /// Bytes of buffers for the replay.
 const BUDGET: u64 = 64 << 20;
 
-/// Replays the journal of a volume that was not unmounted cleanly, on the device. What cannot be
-/// replayed is left, so that the check finds it.
-pub(super) fn replay(device: &Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> Result<()> {
+/// Finds the journal of a volume, and mends what leads to it. Replays that of a volume that was not
+/// unmounted cleanly: in whole, or, if the scope allows losses, what is intact of it. What cannot
+/// be replayed else is left, so that the check finds it. Returns what was found and mended.
+pub(super) fn replay(
+    device: &Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    observer: &Arc<dyn Observer>,
+    scope: Scope,
+    steps: &mut Steps,
+) -> Result<Vec<Finding>> {
     let found = match probe::probe(&**device) {
         Ok(Some(found)) if found.backup.is_none() => found.superblock,
         Err(error @ Error::Device(_)) => return Err(error),
-        _ => return Ok(()),
+        _ => return Ok(Vec::new()),
     };
     let features = found.features();
     let is_known = !matches!(features.access(), Access::Refuse(_));
-    if !features.incompat(Incompat::RECOVER) || !is_known || info::has_external_journal(&found) {
-        return Ok(());
+    if !is_known || info::has_external_journal(&found) {
+        return Ok(Vec::new());
     }
     let layout = Layout::new(&found, device.geometry().size)?;
-    let budget = Budget::new(BUDGET);
-    let images: Images = HashMap::new();
-    let target = ReplayTarget { device, budget: &budget, runtime, images: &images };
-    // First in memory: what cannot be replayed to its end is not begun.
-    for is_real in [false, true] {
-        let buffers = BufferCache::new(device.clone(), layout.block_size, budget.clone());
-        let area = |buffers| mount::journal_area(&found, &layout, buffers, device);
-        let done = match area(&buffers) {
-            Ok(Some(area)) => recovery::replay(&area, &target, buffers.clone(), layout, is_real),
-            Ok(None) => return Ok(()),
-            Err(error) => Err(error),
-        };
-        match done {
-            Ok(done) if done.refused.is_none() => {
-                if let (true, Ok(Some(area))) = (is_real, area(&buffers)) {
-                    cairn_jbd2::forget_error(&area)?;
-                }
-            }
-            Err(error @ Error::Device(_)) => return Err(error),
-            _ => return Ok(()),
-        }
+    let mut findings = replay_log(device, runtime, observer, scope, steps, &found, &layout)?;
+    // The log may hold another superblock, and another inode.
+    if let Ok(Some(found)) = probe::probe(&**device)
+        && found.backup.is_none()
+        && let Some(finding) = orphan_inode::mend(device, &found.superblock, &layout)?
+    {
+        steps.add(step(&finding));
+        findings.push(finding);
     }
-    settle(device, &layout)
+    Ok(findings)
+}
+
+fn replay_log(
+    device: &Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    observer: &Arc<dyn Observer>,
+    scope: Scope,
+    steps: &mut Steps,
+    found: &Superblock,
+    layout: &Layout,
+) -> Result<Vec<Finding>> {
+    let is_unclean = found.features().incompat(Incompat::RECOVER);
+    let mut log = match log::find(device, found, layout) {
+        Ok(Some(log)) => log,
+        Err(error @ Error::Device(_)) => return Err(error),
+        Ok(None) | Err(_) => return Ok(Vec::new()),
+    };
+    let refused = match is_unclean {
+        true => log::replay(&mut log, device, layout, runtime)?,
+        false => None,
+    };
+    log.findings.iter().for_each(|finding| steps.add(step(finding)));
+    if !is_unclean {
+        return Ok(log.findings);
+    }
+    if let Some(refused) = refused {
+        if !scope.allows(&kinds::JOURNAL_REPLAY) {
+            return Ok(log.findings);
+        }
+        let context = Context { device, layout, runtime, observer };
+        let step = remains::apply(&context, &log.area, &refused)?;
+        let finding = Finding::new(step.kind, step.place.clone());
+        log.findings.push(finding.stored(Value::text(refused.why)));
+        steps.add(step);
+    } else {
+        cairn_jbd2::forget_error(&log.area)?;
+    }
+    settle(device, layout)?;
+    Ok(log.findings)
 }
 
 /// The superblock of a volume whose journal is empty, with the totals of its groups.
@@ -171,7 +203,7 @@ pub(super) fn mend_journal(mender: &mut Mender<'_>, findings: &[&Finding]) -> Re
 fn is_journal(mender: &Mender<'_>) -> Result<bool> {
     let (layout, device) = (&mender.state.layout, mender.device);
     let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
-    match mount::journal_area(mender.superblock(), layout, &buffers, device) {
+    match journal_area(mender.superblock(), layout, &buffers, device) {
         Ok(Some(area)) => Ok(cairn_jbd2::read_superblock(&area).is_ok()),
         Err(error @ Error::Device(_)) => Err(error),
         _ => Ok(false),

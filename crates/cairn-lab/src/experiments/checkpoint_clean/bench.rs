@@ -34,7 +34,7 @@ impl Bench {
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(size));
         device.write_at(0, superblock(log_blocks))?;
         let extents = vec![(FileBlock(0), Pba(0), u64::from(log_blocks))];
-        let area = JournalArea { device: device.clone(), block_size: BLOCK, extents };
+        let area = JournalArea { device: device.clone(), block_size: BLOCK, extents, since: 0 };
         let buffers = BufferCache::new(device, BLOCK, Budget::new(4 << 30));
         let options = JournalOptions::default();
         let journal =

@@ -1,0 +1,192 @@
+//! The journal of a volume: found, corrected and replayed on the device that it is given, which is
+//! an overlay. What cannot be replayed is told, with what is intact of it.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::units::as_index;
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_check::{Finding, Place, Value};
+use cairn_jbd2::{Images, JournalArea, Remains};
+
+use super::kinds;
+use crate::error::{Error, Result};
+use crate::fast_commit::ReplayTarget;
+use crate::format::layout::{Layout, inodes};
+use crate::format::superblock::Superblock;
+use crate::groups::locate_unopened;
+use crate::journal_area;
+use crate::recovery;
+use crate::system_file::raw_record;
+
+/// Bytes of buffers for the replay.
+const BUDGET: u64 = 64 << 20;
+
+/// A journal that can be read.
+pub(super) struct Log {
+    pub(super) area: JournalArea,
+    /// What was found on the way, and corrected on the device.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Why a log is not replayed, and what is intact of it.
+pub(super) struct Refused {
+    pub(super) why: String,
+    pub(super) remains: Remains,
+}
+
+/// Finds the journal, and corrects its superblock. `None` if the volume has none.
+///
+/// # Errors
+/// There is no journal that can be read, or the device failed.
+pub(super) fn find(
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<Option<Log>> {
+    let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
+    let Some(found) = journal_area::by_any(superblock, layout, &buffers, device)? else {
+        return Ok(None);
+    };
+    let mut findings = Vec::new();
+    let place = Place::inode(inodes::JOURNAL.get());
+    if let Some(why) = found.damage
+        && mend_inode(device, superblock, layout)?
+    {
+        let finding = Finding::new(&kinds::JOURNAL_INODE, place.clone());
+        findings.push(finding.stored(Value::text(why.to_string())));
+    }
+    if let Err(why) = cairn_jbd2::read_superblock(&found.area) {
+        if !cairn_jbd2::correct_superblock(&found.area)? {
+            return Err(why.into());
+        }
+        let finding = Finding::new(&kinds::JOURNAL_BIT, place);
+        findings.push(finding.stored(Value::text(why.to_string())));
+    }
+    Ok(Some(Log { area: found.area, findings }))
+}
+
+/// Gives the inode of the journal the map that the superblock has a copy of. False if the place of
+/// the inode is not known: then its descriptor is damaged, or says a wrong place, at which there is
+/// no root, either.
+fn mend_inode(
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<bool> {
+    let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
+    let place = match locate_unopened(&buffers, layout, inodes::JOURNAL) {
+        Ok(place) => place,
+        Err(error @ Error::Device(_)) => return Err(error),
+        Err(_) => return Ok(false),
+    };
+    let root = raw_record(layout, &buffers, inodes::ROOT);
+    if !root.is_ok_and(|root| root.is_directory()) {
+        return Ok(false);
+    }
+    let Some(mut record) = journal_area::inode_of_copy(superblock, layout) else {
+        return Ok(false);
+    };
+    let blocks = record.size.checked_div(layout.block_size.into()).unwrap_or(0);
+    record.blocks_512 = blocks.saturating_mul(u64::from(layout.block_size) >> 9);
+    let at = place.pba.get().saturating_mul(layout.block_size.into());
+    let mut block = device.read_block(at, as_index(layout.block_size))?.to_vec();
+    let end = place.offset.saturating_add(as_index(layout.inode_size));
+    let Some(bytes) = block.get_mut(place.offset..end) else { return Ok(false) };
+    bytes.fill(0);
+    record.encode(inodes::JOURNAL, layout, bytes);
+    device.write_at(at, block)?;
+    Ok(true)
+}
+
+/// Replays a log on the device, if it can be replayed in whole, with single wrong bits corrected.
+/// Else nothing is written. Adds what was corrected to the findings.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn replay(
+    log: &mut Log,
+    device: &Arc<dyn BlockDevice>,
+    layout: &Layout,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<Option<Refused>> {
+    let Some(refused) = replay_intact(&log.area, device, layout, runtime)? else { return Ok(None) };
+    if refused.remains.corrected.is_empty() || !refused.remains.is_whole() {
+        return Ok(Some(refused));
+    }
+    let trial: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
+    let area =
+        |device: &Arc<dyn BlockDevice>| JournalArea { device: device.clone(), ..log.area.clone() };
+    cairn_jbd2::write_corrected(&area(&trial), &refused.remains)?;
+    if let Some(refused) = replay_intact(&area(&trial), &trial, layout, runtime)? {
+        return Ok(Some(refused));
+    }
+    cairn_jbd2::write_corrected(&log.area, &refused.remains)?;
+    for block in refused.remains.corrected.keys() {
+        let place = Place::inode(inodes::JOURNAL.get()).at_block(u64::from(*block));
+        log.findings.push(Finding::new(&kinds::JOURNAL_BIT, place));
+    }
+    replay_intact(&log.area, device, layout, runtime)
+}
+
+fn replay_intact(
+    area: &JournalArea,
+    device: &Arc<dyn BlockDevice>,
+    layout: &Layout,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<Option<Refused>> {
+    let (budget, images) = (Budget::new(BUDGET), Images::new());
+    let target = ReplayTarget { device, budget: &budget, runtime, images: &images };
+    // First in memory: what cannot be replayed to its end is not begun.
+    for is_real in [false, true] {
+        let buffers = BufferCache::new(device.clone(), layout.block_size, budget.clone());
+        let why = match recovery::replay(area, &target, buffers, *layout, is_real) {
+            Ok(_) => continue,
+            Err(error @ Error::Device(_)) => return Err(error),
+            // The finding says that it cannot be replayed.
+            Err(Error::Unreplayable(why)) => why.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let remains = cairn_jbd2::remains(area).unwrap_or_default();
+        return Ok(Some(Refused { why, remains }));
+    }
+    Ok(None)
+}
+
+/// Replays a log with the fast commits before the first damaged one. False, and nothing is written,
+/// if that is not possible.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn replay_prefix(
+    area: &JournalArea,
+    device: &Arc<dyn BlockDevice>,
+    layout: &Layout,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<bool> {
+    let (budget, images) = (Budget::new(BUDGET), Images::new());
+    let target = ReplayTarget { device, budget: &budget, runtime, images: &images };
+    for is_real in [false, true] {
+        let buffers = BufferCache::new(device.clone(), layout.block_size, budget.clone());
+        match recovery::replay_intact(area, &target, buffers, *layout, is_real) {
+            Ok(_) => {}
+            Err(error @ Error::Device(_)) => return Err(error),
+            Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Writes blocks to their places. Those beyond the volume are left out.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn write(device: &dyn BlockDevice, layout: &Layout, images: &Images) -> Result<()> {
+    for (pba, image) in images.iter().filter(|(pba, _)| layout.contains(**pba, 1)) {
+        device.write_at(pba.get().saturating_mul(layout.block_size.into()), image.to_vec())?;
+    }
+    Ok(())
+}

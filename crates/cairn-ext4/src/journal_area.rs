@@ -1,0 +1,164 @@
+//! Finds the blocks of the journal: by its inode, or by the copy of its map that the superblock
+//! has.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_block::BlockDevice;
+use cairn_cache::block::BufferCache;
+use cairn_jbd2::JournalArea;
+
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::extent::{MAGIC, SystemBlocks};
+use crate::format::features::{Compat, Incompat};
+use crate::format::inode::{Inode as Record, InodeFlags, mode};
+use crate::format::layout::{Layout, inodes};
+use crate::format::superblock::Superblock;
+use crate::info;
+use crate::system_file::{raw_record, record_extents};
+
+/// `s_jnl_backup_type` of a copy of the map and size of inode 8.
+const BACKUP_OF_BLOCKS: u8 = 1;
+
+/// The blocks of the journal, read from its inode. `None` if the volume has none.
+///
+/// # Errors
+/// It is on another device, its inode is damaged, or the device failed.
+pub(crate) fn journal_area(
+    superblock: &Superblock,
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<JournalArea>> {
+    if !layout.features.compat(Compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    if info::has_external_journal(superblock) {
+        return Err(Error::Feature(info::EXTERNAL_JOURNAL.to_owned()));
+    }
+    let ino = Ino(u64::from(superblock.raw.s_journal_inum.get()));
+    let record = raw_record(layout, buffers, ino)?;
+    for (field, value, is_wrong) in [
+        ("i_mode", u64::from(record.mode), !record.is_regular()),
+        ("i_links_count", u64::from(record.links), record.links == 0),
+    ] {
+        if is_wrong {
+            return Err(
+                Corrupt::Inode { ino, field, value, problem: "not that of a journal" }.into()
+            );
+        }
+    }
+    let extents = record_extents(layout, buffers, SystemBlocks::NONE, ino, &record)?;
+    let (device, since) = (device.clone(), since(superblock));
+    Ok(Some(JournalArea { device, block_size: layout.block_size, extents, since }))
+}
+
+/// When the volume was made or mounted last: nothing of the log is older.
+pub(crate) fn since(superblock: &Superblock) -> u64 {
+    let raw = &superblock.raw;
+    let time = |low: u32, high: u8| u64::from(high) << 32 | u64::from(low);
+    let made = time(raw.s_mkfs_time.get(), raw.s_mkfs_time_hi);
+    made.max(time(raw.s_mtime.get(), raw.s_mtime_hi))
+}
+
+/// As [`journal_area`], for a mount. If the descriptor of the group that the inode is in is
+/// damaged, the log may have a good one: it is found by the copy of the map.
+///
+/// # Errors
+/// As [`journal_area`]; [`Error::Unreplayable`] if the inode is damaged.
+pub(crate) fn to_mount(
+    superblock: &Superblock,
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<JournalArea>> {
+    match journal_area(superblock, layout, buffers, device) {
+        Err(Error::Corrupt(why)) if why.is_of_descriptors() => {
+            let is_unclean = superblock.features().incompat(Incompat::RECOVER);
+            let copy =
+                if is_unclean { by_copy(superblock, layout, buffers, device)? } else { None };
+            copy.map_or(Err(why.into()), |area| Ok(Some(area)))
+        }
+        Err(why @ (Error::Corrupt(_) | Error::Vfs(_))) => Err(why.of_journal()),
+        other => other,
+    }
+}
+
+/// A journal, and why it is found by the copy of its map, if it is.
+pub(crate) struct Found {
+    pub(crate) area: JournalArea,
+    pub(crate) damage: Option<Error>,
+}
+
+/// The journal by its inode, or else by the copy of its map. `None` if the volume has none.
+///
+/// # Errors
+/// As [`journal_area`], if the copy leads to no journal, either.
+pub(crate) fn by_any(
+    superblock: &Superblock,
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<Found>> {
+    let usual = journal_area(superblock, layout, buffers, device);
+    let why = match &usual {
+        Err(Error::Device(_) | Error::Feature(_)) | Ok(None) => None,
+        Err(why) => Some(why.clone()),
+        Ok(Some(area)) => match cairn_jbd2::read_superblock(area) {
+            Ok(_) | Err(cairn_jbd2::Error::Device(_)) => None,
+            Err(why) => Some(why.into()),
+        },
+    };
+    let Some(why) = why else { return Ok(usual?.map(|area| Found { area, damage: None })) };
+    match by_copy(superblock, layout, buffers, device)? {
+        Some(area) if !is_same(&usual, &area) => Ok(Some(Found { area, damage: Some(why) })),
+        _ => Ok(usual?.map(|area| Found { area, damage: None })),
+    }
+}
+
+fn is_same(usual: &Result<Option<JournalArea>>, copy: &JournalArea) -> bool {
+    matches!(usual, Ok(Some(area)) if area.extents == copy.extents)
+}
+
+/// The journal by the copy of its map. `None` if there is none, or it does not lead to a journal.
+fn by_copy(
+    superblock: &Superblock,
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<JournalArea>> {
+    let Some(record) = inode_of_copy(superblock, layout) else { return Ok(None) };
+    let ino = inodes::JOURNAL;
+    let extents = match record_extents(layout, buffers, SystemBlocks::NONE, ino, &record) {
+        Ok(extents) => extents,
+        Err(error @ Error::Device(_)) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let is_inside = extents.iter().all(|(_, pba, len)| layout.contains(*pba, *len));
+    if extents.is_empty() || !is_inside {
+        return Ok(None);
+    }
+    let (device, since) = (device.clone(), since(superblock));
+    let area = JournalArea { device, block_size: layout.block_size, extents, since };
+    Ok(cairn_jbd2::has_superblock(&area)?.then_some(area))
+}
+
+/// The inode of the journal as the superblock has a copy of it. `None` if it has none.
+pub(crate) fn inode_of_copy(superblock: &Superblock, layout: &Layout) -> Option<Record> {
+    let raw = &superblock.raw;
+    let is_usual = raw.s_journal_inum.get() == 8 && raw.s_jnl_backup_type == BACKUP_OF_BLOCKS;
+    if !is_usual || !layout.features.compat(Compat::HAS_JOURNAL) {
+        return None;
+    }
+    let mut record = Record::new(0, layout);
+    let words = raw.s_jnl_blocks.iter().flat_map(|word| word.get().to_le_bytes());
+    record.block.iter_mut().zip(words).for_each(|(place, byte)| *place = byte);
+    let [.., high, low] = raw.s_jnl_blocks;
+    record.size = u64::from(high.get()) << 32 | u64::from(low.get());
+    (record.mode, record.links) = (mode::REGULAR | 0o600, 1);
+    if record.block.first_chunk() == Some(&MAGIC.to_le_bytes()) {
+        record.flags |= InodeFlags::EXTENTS;
+    }
+    Some(record)
+}

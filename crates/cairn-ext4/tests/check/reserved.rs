@@ -1,0 +1,139 @@
+//! The inodes that belong to the volume, and what the superblock says of them.
+
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{KernelMount, dumpe2fs, e2fsck_check, mke2fs};
+
+use crate::repaired::{complaint, injected, repaired, snapshot};
+use crate::support::{check, flags};
+
+const ARGS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "512", "-O", "orphan_file"];
+
+fn volume(at: &Path) -> MemoryDevice {
+    mke2fs(at, 16 << 20, ARGS);
+    let mount = KernelMount::new(at, "");
+    std::fs::create_dir(mount.path().join("dir")).unwrap();
+    for number in 0..20 {
+        std::fs::write(mount.path().join(format!("dir/file{number}")), "contents").unwrap();
+    }
+    mount.unmount();
+    read_image(at).unwrap()
+}
+
+/// What makes an inode of the volume another one, and whether e2fsck sees it.
+const REQUESTS: &[&str] = &[
+    "sif <7> mode 0",
+    "sif <7> flags 0x80000",
+    "sif <7> links_count 0",
+    "sif <7> size 5",
+    "sif <2> links_count 1",
+    "sif <8> links_count 0",
+    "sif <8> mode 0",
+    "sif <9> mode 0100644",
+    "sif <1> mode 0100600",
+    "sif <12> size 0",
+    "sif <12> size 1024",
+    "sif <12> size 99999",
+    "sif <12> flags 0",
+    "sif <12> mode 0",
+    "sif <12> mode 040755",
+    "sif <12> links_count 0",
+    "clri <12>",
+    "clri <8>",
+    "clri <7>",
+];
+
+#[test]
+fn an_inode_of_the_volume_that_is_another_one_is_found_and_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    let before = snapshot(volume(&sound));
+    let mut wrong = Vec::new();
+    for request in REQUESTS {
+        let device = injected(&sound, &hurt, request);
+        write_image(&device, &hurt).unwrap();
+        let is_clean = e2fsck_check(&hurt).is_clean();
+        let found = check(std::sync::Arc::new(device.fork()));
+        if !is_clean && !flags(&found) {
+            wrong.push(format!("{request}: e2fsck finds what the check does not"));
+        }
+        for scope in [Scope::Accounting, Scope::All] {
+            let Some((plan, after)) = repaired(&device, scope) else {
+                wrong.push(format!("{request}, {scope:?}: refused"));
+                continue;
+            };
+            let is_left = plan.after.count() > 0;
+            if is_left && scope == Scope::Accounting {
+                continue;
+            }
+            if let Some(said) = complaint(&after, &hurt) {
+                wrong.push(format!("{request}, {scope:?}: {said}"));
+            }
+            before.assert_same(&snapshot(after));
+            let keeps = dumpe2fs(&hurt).contains("Orphan file inode:");
+            if !keeps && *request != "clri <12>" {
+                wrong.push(format!("{request}, {scope:?}: the file of orphans is gone"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), REQUESTS.len(), wrong.join("\n"));
+}
+
+/// Writes the superblock with other feature flags, sealed.
+fn with_features(device: &MemoryDevice, at: usize, change: impl Fn(u32) -> u32) -> MemoryDevice {
+    let device = device.fork();
+    let mut bytes = device.read_at(1024, 1024).unwrap().to_vec();
+    let old = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    bytes[at..at + 4].copy_from_slice(&change(old).to_le_bytes());
+    let sum = cairn_base::checksum::crc32c(!0, &bytes[..1020]);
+    bytes[1020..].copy_from_slice(&sum.to_le_bytes());
+    device.write_at(1024, bytes).unwrap();
+    device
+}
+
+const RO_COMPAT: usize = 100;
+const GDT_CSUM: u32 = 0x10;
+const ORPHAN_PRESENT: u32 = 0x1_0000;
+
+#[test]
+fn two_kinds_of_checksums_at_once_are_found_and_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("image");
+    let device = with_features(&volume(&at), RO_COMPAT, |old| old | GDT_CSUM);
+    assert!(flags(&check(std::sync::Arc::new(device.fork()))));
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0));
+    assert_eq!(complaint(&after, &at), None);
+    let raw = after.read_at(1024 + RO_COMPAT as u64, 4).unwrap();
+    assert_eq!(u32::from_le_bytes(raw[..4].try_into().unwrap()) & GDT_CSUM, 0);
+}
+
+/// Without the mark, Linux does not look into the file of orphans, and what waits there stays.
+#[test]
+fn orphans_without_their_mark_are_found_and_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("image");
+    volume(&at);
+    let mount = KernelMount::new(&at, "");
+    let path = mount.path().join("dir/open");
+    let file = std::fs::File::create(&path).unwrap();
+    file.sync_all().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::File::open(mount.path().join("dir")).unwrap().sync_all().unwrap();
+    let crashed = read_image(&at).unwrap();
+    drop(file);
+    mount.unmount();
+    // Replayed, but not finished.
+    write_image(&crashed, &at).unwrap();
+    let replayed = injected(&at, &dir.path().join("replayed"), "jr");
+    let device = with_features(&replayed, RO_COMPAT, |old| old & !ORPHAN_PRESENT);
+    let found = check(std::sync::Arc::new(device.fork())).unwrap();
+    assert!(found.counts.iter().any(|(kind, _)| kind.code.starts_with("ext4.orphan.")));
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0));
+    assert_eq!(complaint(&after, &at), None);
+}
