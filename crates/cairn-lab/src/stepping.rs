@@ -68,8 +68,8 @@ pub(crate) fn count(command: &mut Command) -> Result<Vec<u64>> {
     counted
 }
 
-/// Keeps this thread and the first thread of a child on one processor. Dropped, it lets this thread go; the child ends.
-/// Where the system refuses that, stepping is only slower.
+/// Keeps this thread and the first thread of a child on one processor. Dropped, it lets this thread
+/// go; the child ends. Where the system refuses that, stepping is only slower.
 struct OneProcessor(Option<CpuSet>);
 
 impl OneProcessor {

@@ -25,7 +25,8 @@ fn modes(listed: u32) -> &'static [&'static str] {
     if listed <= SCAN_MAX { &[COUNTED, BAIL_OUT, SCAN] } else { &[COUNTED, BAIL_OUT] }
 }
 
-/// The lengths that are counted. A quick run counts the ends: what lies between takes most of the time.
+/// The lengths that are counted. A quick run counts the ends: what lies between takes most of the
+/// time.
 fn counted<'l>(context: &Context, lengths: &'l [u32]) -> Vec<&'l u32> {
     match (context.scale, lengths) {
         (Scale::Quick, [shortest, .., longest]) => vec![shortest, longest],
