@@ -99,8 +99,8 @@ fn a_journal_with_unknown_features_is_made_anew() {
     }
 }
 
-/// tune2fs and debugfs leave checksums in the file of orphans when they take the feature away. Their
-/// repair costs nothing.
+/// tune2fs and debugfs leave checksums in the file of orphans when they take the feature away.
+/// Their repair costs nothing.
 #[test]
 fn a_file_of_orphans_has_no_checksums_without_the_feature() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! `check`: everything that a volume says about itself is compared with everything else. Nothing is
 //! written.
 //!
-//! 1. The superblocks (`choice`) and the checkpoint (`volume`). What was fsynced since the checkpoint is
-//!    recovered in memory (`replay`); the rest is about the result.
+//! 1. The superblocks (`choice`) and the checkpoint (`volume`). What was fsynced since the
+//!    checkpoint is recovered in memory (`replay`); the rest is about the result.
 //! 2. The NAT is read (`nat`): which nodes exist, and where (`nodes`).
 //! 3. Two threads go through the inodes in the order of the NAT (`walk`): each inode's block,
 //!    form (`shape`), fields (`inode`), nodes and pointers (`tree`), attributes, and entries

@@ -1,13 +1,15 @@
 //! The form of an inode: flags and sizes that say how its body is read, against the body itself.
 //!
-//! `i_inline`, `i_extra_isize` and `i_inline_xattr_size` say where pointers, contents and attributes
-//! lie. A wrong value that is possible gives a file other contents. What lies in the body shows the
-//! right one: blocks whose summaries name the pointer to them, the header of attributes, the entry
-//! `.`, zeros where nothing may be. A form is proved if nothing speaks against it, something speaks
-//! for it, and it differs in one field from a form against which something speaks.
+//! `i_inline`, `i_extra_isize` and `i_inline_xattr_size` say where pointers, contents and
+//! attributes lie. A wrong value that is possible gives a file other contents. What lies in the
+//! body shows the right one: blocks whose summaries name the pointer to them, the header of
+//! attributes, the entry `.`, zeros where nothing may be. A form is proved if nothing speaks
+//! against it, something speaks for it, and it differs in one field from a form against which
+//! something speaks.
 //!
-//! An inode without pointers, contents and attributes of its own shows nothing. If it has nodes, the
-//! end of its blocks does (`of_nodes`), unless it lies before the end of the file, as holes may.
+//! An inode without pointers, contents and attributes of its own shows nothing. If it has nodes,
+//! the end of its blocks does (`of_nodes`), unless it lies before the end of the file, as holes
+//! may.
 
 use std::ops::Range;
 

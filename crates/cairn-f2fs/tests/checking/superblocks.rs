@@ -1,5 +1,5 @@
-//! A copy of the superblock that lies, with a magic number and sizes that are possible: the other one
-//! is used, whichever is first, and written over it.
+//! A copy of the superblock that lies, with a magic number and sizes that are possible: the other
+//! one is used, whichever is first, and written over it.
 
 use std::sync::Arc;
 

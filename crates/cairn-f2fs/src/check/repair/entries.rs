@@ -346,8 +346,8 @@ impl Edit<'_> {
     }
 }
 
-/// Does a search for a name with this hash come to the block, in a directory with so many levels and
-/// this `i_dir_level`?
+/// Does a search for a name with this hash come to the block, in a directory with so many levels
+/// and this `i_dir_level`?
 fn is_in_bucket((depth, dir_level): (u32, u8), block: u64, hash: u32) -> bool {
     let mut end = 0_u64;
     for level in 0..depth {

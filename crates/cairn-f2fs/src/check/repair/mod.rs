@@ -6,8 +6,8 @@
 //! 1. what was fsynced is recovered, if a mount can do that without harm (`recovery`);
 //! 2. nodes that the NAT does not lead to are looked for (`lost`), before anything is given up; a
 //!    root that is not found is made (`root`);
-//! 3. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes (`attributes`), and entries
-//!    (`entries`), with all that they lose;
+//! 3. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
+//!    (`attributes`), and entries (`entries`), with all that they lose;
 //! 4. counts, and names for inodes that have none (`names`);
 //! 5. quota files (`quota`);
 //! 6. the tables: NAT, SIT, summaries, checkpoint (`tables`).
