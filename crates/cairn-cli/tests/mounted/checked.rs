@@ -92,6 +92,18 @@ fn a_check_of_a_frozen_mount_says_what_to_do() {
     volume.unmount();
 }
 
+/// A repair needs a volume that nobody has mounted.
+#[test]
+fn a_repair_of_a_mount_says_what_to_do() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let output = check(&volume, &["--repair"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(8) && told.contains("cairn umount /"), "{told}");
+    assert!(told.contains("cairn check --repair /"), "{told}");
+    assert!(!is_frozen(&volume));
+    volume.unmount();
+}
+
 /// Another user may not freeze a mount.
 #[test]
 fn another_user_may_not_check_a_mount() {

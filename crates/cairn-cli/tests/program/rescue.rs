@@ -26,6 +26,20 @@ fn named<'l>(list: &'l [Value], path: &str) -> &'l Value {
     list.iter().find(|one| one["path"] == path).unwrap_or_else(|| panic!("{path} in {list:?}"))
 }
 
+/// What a command deletes is discarded, and the note says so.
+#[test]
+fn nothing_is_left_of_what_was_discarded_and_the_note_says_why() {
+    let (_dir, image) = in_dir("disk.img");
+    works(&["mkfs", "-t", "f2fs", "--size", "64M", &image]);
+    works(&["put", &image, "/etc/hostname", "/name"]);
+    works(&["rm", &image, "/name"]);
+    let said = works(&["rescue", "--deleted", &image]);
+    assert!(
+        said.contains("note: ") && said.contains("mounted with the option nodiscard"),
+        "{said}"
+    );
+}
+
 #[test]
 fn the_kernel_s_deleted_files_come_back() {
     let (dir, image) = in_dir("disk.img");

@@ -37,6 +37,10 @@ cairn_check::kinds! {
     SUPERBLOCK_ERRORS = "ext4.superblock.errors", Accounting,
         "The superblock records errors that were found on the volume while it was in use.",
         "The record is cleared after the repair.";
+    /// The volume was left in use.
+    SUPERBLOCK_UNCLEAN = "ext4.superblock.unclean", Accounting,
+        "The volume has no journal to replay and was not unmounted cleanly, or is in use now.",
+        "It is marked as clean after the repair.";
     /// The journal cannot be replayed.
     JOURNAL_REPLAY = "ext4.journal.replay", Losing,
         "The journal cannot be replayed, so the last changes before the crash are missing.",

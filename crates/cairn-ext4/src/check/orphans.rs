@@ -94,6 +94,10 @@ fn file(state: &State) -> u64 {
                     for ino in inos.into_iter().filter(|ino| ino.get() != 0) {
                         count = count.saturating_add(u64::from(add(state, ino)));
                     }
+                    if orphan::has_needless_checksum(&block, seed) {
+                        let finding = Finding::new(&kinds::ORPHAN_INVALID, place);
+                        state.findings.add(finding.stored("a checksum without metadata_csum"));
+                    }
                 }
                 Err(why) => {
                     let kind = &kinds::ORPHAN_INVALID;

@@ -8,7 +8,7 @@ use cairn_check::{Finding, Place, Value};
 use super::kinds;
 use super::state::State;
 use crate::format::features::{Compat, Incompat, RoCompat};
-use crate::format::superblock::{RawSuperblock, SIZE, Superblock};
+use crate::format::superblock::{RawSuperblock, SIZE, STATE_VALID, Superblock};
 use crate::info;
 
 /// Fields that others depend on.
@@ -121,6 +121,8 @@ pub(super) fn check_errors(state: &State) {
         let last = format!("{count} recorded, the last one in inode {ino}, block {block}");
         let finding = Finding::new(&kinds::SUPERBLOCK_ERRORS, Place::field(field));
         state.findings.add(finding.stored(Value::text(last)));
+    } else if raw.s_state.get() & STATE_VALID == 0 && !state.is_recovered {
+        state.find(&kinds::SUPERBLOCK_UNCLEAN, Place::field(field));
     }
 }
 

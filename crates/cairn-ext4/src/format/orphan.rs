@@ -68,6 +68,12 @@ pub(crate) fn decode(block: &[u8], pba: Pba, seed: InodeSeed) -> Result<Vec<Ino>
     Ok(words.iter().map(|word| Ino(u64::from(u32::from_le_bytes(*word)))).collect())
 }
 
+/// Does a block have a checksum, although the volume has none? e2fsck takes it for damage.
+pub(crate) fn has_needless_checksum(block: &[u8], seed: InodeSeed) -> bool {
+    let tail = RawOrphanTail::read_from_suffix(block);
+    seed.0.is_none() && tail.is_ok_and(|(_, tail)| tail.ob_checksum.get() != 0)
+}
+
 /// Formats an empty block.
 pub(crate) fn init(block: &mut [u8], pba: Pba, seed: InodeSeed) {
     block.fill(0);

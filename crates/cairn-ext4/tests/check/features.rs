@@ -99,6 +99,27 @@ fn a_journal_with_unknown_features_is_made_anew() {
     }
 }
 
+/// tune2fs and debugfs leave checksums in the file of orphans when they take the feature away.
+/// Their repair costs nothing.
+#[test]
+fn a_file_of_orphans_has_no_checksums_without_the_feature() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "orphan_file,metadata_csum"]);
+    let debugfs = ["debugfs", "-w", "-R", "feature -metadata_csum"];
+    for command in [&debugfs[..], &["tune2fs", "-O", "^metadata_csum"]] {
+        std::fs::copy(&path, &hurt).unwrap();
+        judge::run(command[0], command[1..].iter().copied().chain([hurt.to_str().unwrap()]));
+        let device = read_image(&hurt).unwrap();
+        let said = complaint(&device, &hurt).unwrap();
+        assert!(said.contains("block 0 is not clean"), "{said}");
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!(plan.steps.losing().count(), 0);
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{command:?}: {}", said.unwrap_or_default());
+    }
+}
+
 /// Other words of the superblock that e2fsck refuses or asks for: the revision, the UUID of a
 /// journal on another device where there is none, and a quota file in a reserved inode.
 #[test]

@@ -16,9 +16,10 @@ pub fn check(device: Arc<dyn BlockDevice>) -> cairn_ext4::Result<Report> {
 }
 
 /// True if the check has something to say. `e2fsck -n` calls a volume clean whose superblock
-/// records errors that are not there any more.
+/// records errors that are not there any more, or that was left in use without a journal.
 pub fn flags(report: &cairn_ext4::Result<Report>) -> bool {
-    let is_damage = |kind: &Kind| kind.code != "ext4.superblock.errors";
+    let marks = ["ext4.superblock.errors", "ext4.superblock.unclean"];
+    let is_damage = |kind: &Kind| !marks.contains(&kind.code);
     !matches!(report, Ok(report) if !report.counts.iter().any(|(kind, _)| is_damage(kind)))
 }
 

@@ -51,6 +51,13 @@ impl Claims {
         self.blocks.insert(first_block(segno).saturating_add(offset.into()))
     }
 
+    /// Was the block claimed?
+    pub(super) fn contains(&self, layout: &Layout, addr: BlockAddr) -> bool {
+        layout.segment_of(addr).is_some_and(|(segno, offset)| {
+            self.blocks.contains(first_block(segno).saturating_add(offset.into()))
+        })
+    }
+
     /// Was a block of the segment claimed for this use?
     pub(super) fn has(&self, segno: SegNo, what: Use) -> bool {
         let uses = self.uses.get(segno.get().into()).map_or(0, |uses| uses.load(Relaxed));

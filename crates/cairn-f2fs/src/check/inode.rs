@@ -8,7 +8,7 @@ use super::context::{Context, Scratch, Totals};
 use super::nodes::{self, NodeState};
 use super::owners::{self, Owner};
 use super::tree::Tree;
-use super::{attributes, directory, kinds, report};
+use super::{attributes, directory, kinds, report, shape};
 use crate::error::Result;
 use crate::format::block::is_zero;
 use crate::format::features::Features;
@@ -33,7 +33,11 @@ pub(super) fn check(
     let summary = Summary { nid: ino, ..Summary::default() };
     let owner = Owner { what: Use::Node, summary, place: place.clone() };
     owners::claim(context, scratch, node.addr(), &owner)?;
-    let Some(record) = decode(context, ino, node, image) else {
+    let is_it = is_itself(context, ino, node, image);
+    let other = if is_it { shape::proved(context, scratch, ino, image)? } else { None };
+    let image = other.as_deref().unwrap_or(image);
+    let record = is_it.then(|| decode(context, ino, node, image)).flatten();
+    let Some(record) = record else {
         node.mark(nodes::DAMAGED);
         Totals::add(&context.totals.blocks, 1);
         return Ok(());
@@ -53,7 +57,7 @@ pub(super) fn check(
     }
     tree.finish();
     attributes::check(&mut tree, image)?;
-    check_counts(&tree);
+    check_counts(&mut tree, image)?;
     if let Some(quota) = &context.quota {
         match node.is(nodes::QUOTA) {
             true => quota.add_file(ino, &record, tree.contents.take().unwrap_or_default()),
@@ -66,17 +70,23 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The inode of a block; `None` if it cannot be used, which is a finding.
-fn decode(context: &Context, ino: Nid, node: &NodeState, image: &[u8]) -> Option<Inode> {
-    let place = || Place::inode(ino.get()).at_block(node.addr().get());
+/// Is the block that of the inode? If it is another's, that is a finding, and so is a wrong
+/// checksum.
+fn is_itself(context: &Context, ino: Nid, node: &NodeState, image: &[u8]) -> bool {
     if let Err(error) = NodeFooter::read(image).check(ino, ino, node.addr()) {
         let found = report::of(&kinds::NODE_FOOTER, &error);
-        context.add(Finding { place: place(), ..found });
-        return None;
+        let place = Place::inode(ino.get()).at_block(node.addr().get());
+        context.add(Finding { place, ..found });
+        return false;
     }
     if let Err(error) = inode::verify(image, ino, &context.layout) {
         context.add(report::of(&kinds::INODE_CHECKSUM, &error));
     }
+    true
+}
+
+/// The inode of a block; `None` if it cannot be used, which is a finding.
+fn decode(context: &Context, ino: Nid, node: &NodeState, image: &[u8]) -> Option<Inode> {
     match Inode::decode(image, ino, context.layout.features) {
         Ok(record) => Some(record),
         Err(error) => {
@@ -153,7 +163,7 @@ fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
 }
 
 /// What the tree says of the counts in the inode.
-fn check_counts(tree: &Tree<'_>) {
+fn check_counts(tree: &mut Tree<'_>, image: &[u8]) -> Result<()> {
     let (context, record) = (tree.context, tree.record);
     // Its own node was counted before.
     Totals::add(&context.totals.blocks, tree.blocks);
@@ -171,4 +181,8 @@ fn check_counts(tree: &Tree<'_>) {
         let finding = Finding::new(&kinds::INODE_SIZE, place("i_size"));
         context.add(finding.stored(record.size).computed(least));
     }
+    if damaged {
+        return Ok(());
+    }
+    shape::of_nodes(context, tree.scratch, (tree.ino, record, image), tree.end)
 }

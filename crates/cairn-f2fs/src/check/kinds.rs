@@ -11,8 +11,9 @@ cairn_check::kinds! {
         "The sound copy is written over the damaged one.";
     /// The copies of the superblock differ.
     SUPERBLOCK_COPIES = "f2fs.superblock.copies", Accounting,
-        "The two copies of the superblock describe different volumes; the first one is used.",
-        "The first copy is written over the second one.";
+        "The two copies of the superblock describe different volumes; the one that the rest of the \
+            volume agrees with is used.",
+        "It is written over the other one.";
     /// Both copies of the superblock are damaged.
     SUPERBLOCK_BOTH = "f2fs.superblock.both", Losing,
         "Both copies of the superblock are damaged; one with a field of the other is used.",
@@ -128,10 +129,19 @@ cairn_check::kinds! {
     BLOCK_ADDRESS = "f2fs.block.address", Losing,
         "A data pointer leads out of the main area.",
         "The pointer is cleared: that block of the file becomes a hole.";
+    /// A data pointer leads to a free block.
+    BLOCK_FREE = "f2fs.block.free", Losing,
+        "A data pointer leads to a block that the SIT calls free and that no summary gives the \
+            file.",
+        "The pointer is cleared if the summary names another owner; else the block is the file's.";
     /// The checksum of an inode is wrong.
     INODE_CHECKSUM = "f2fs.inode.checksum", Losing,
         "The checksum of the inode does not match its block.",
         "The inode is taken as it is, and the checksum is computed.";
+    /// The form of an inode contradicts its body.
+    INODE_SHAPE = "f2fs.inode.shape", Losing,
+        "A flag or size says that the inode is to be read otherwise than what it holds shows.",
+        "The field is set to what the inode's pointers, contents and attributes show.";
     /// A field of an inode is impossible.
     INODE_FIELD = "f2fs.inode.field", Losing,
         "A field of the inode is impossible.",
@@ -148,6 +158,10 @@ cairn_check::kinds! {
     INODE_LINKS = "f2fs.inode.links", Accounting,
         "The inode's count of links differs from its names.",
         "The count is set.";
+    /// Names of an inode are lost.
+    INODE_NAMES = "f2fs.inode.names", Losing,
+        "Fewer names lead to the inode than it counts, so names of it are lost.",
+        "The name that the inode records is made again, if it is missing; else the count is set.";
     /// `i_pino` of a directory is wrong.
     INODE_PARENT = "f2fs.inode.parent", Accounting,
         "A directory's record of its parent (i_pino) differs from its entry `..`.",
@@ -182,9 +196,10 @@ cairn_check::kinds! {
         "The quota file counts other inodes or blocks of an owner than the owner has.",
         "The counts are set; limits stay as they are.";
     /// The root is not a directory.
-    ROOT = "f2fs.root.missing", Fatal,
+    ROOT = "f2fs.root.missing", Losing,
         "The root directory is missing or is no directory, so no file has a path.",
-        "Nothing: copy what can be read (cairn rescue), or try fsck.f2fs on a copy.";
+        "The root is taken from the log; without one there, a new one gets the names that inodes \
+            record.";
     /// A directory entry is impossible.
     DIRECTORY_ENTRY = "f2fs.directory.entry", Losing,
         "An entry of the directory is damaged: its name, its length or its slots are impossible.",

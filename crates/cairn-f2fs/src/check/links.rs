@@ -67,6 +67,10 @@ fn check_inode(context: &Context, ino: Nid, node: &NodeState) {
         (2.., false) if is_directory => {
             context.add(Finding::new(&kinds::DIRECTORY_LINKED, place()).stored(found));
         }
+        _ if stored > found && !is_directory && !node.is(DAMAGED) => {
+            let place = place().in_field("i_links");
+            context.add(Finding::new(&kinds::INODE_NAMES, place).stored(stored).computed(found));
+        }
         _ if stored != found && !node.is(DAMAGED) => {
             let place = place().in_field("i_links");
             context.add(Finding::new(&kinds::INODE_LINKS, place).stored(stored).computed(found));

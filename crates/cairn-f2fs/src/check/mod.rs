@@ -1,11 +1,12 @@
 //! `check`: everything that a volume says about itself is compared with everything else. Nothing is
 //! written.
 //!
-//! 1. The superblocks and the checkpoint (`volume`). What was fsynced since the checkpoint is
-//!    recovered in memory (`replay`); the rest is about the result.
+//! 1. The superblocks (`choice`) and the checkpoint (`volume`). What was fsynced since the
+//!    checkpoint is recovered in memory (`replay`); the rest is about the result.
 //! 2. The NAT is read (`nat`): which nodes exist, and where (`nodes`).
 //! 3. Two threads go through the inodes in the order of the NAT (`walk`): each inode's block,
-//!    fields (`inode`), nodes and pointers (`tree`), attributes, and entries (`directory`).
+//!    form (`shape`), fields (`inode`), nodes and pointers (`tree`), attributes, and entries
+//!    (`directory`).
 //!    Each block is claimed once (`claims`) and must have its owner's summary (`owners`).
 //! 4. Links and the ways to the root (`links`); nodes that are counted, and missing (`missing`);
 //!    then the SIT, the logs and the counts of the checkpoint against the blocks in use
@@ -26,6 +27,7 @@
 )]
 
 mod attributes;
+mod choice;
 mod claims;
 mod clusters;
 mod context;
@@ -49,6 +51,7 @@ pub mod repair;
 mod replay;
 mod report;
 mod segments;
+mod shape;
 mod superblocks;
 mod tree;
 mod volume;
@@ -83,7 +86,8 @@ pub fn check(
     observer: Arc<dyn Observer>,
 ) -> Result<Report> {
     let findings = Findings::new();
-    let Some(volume) = Volume::open(device, &findings)? else {
+    let chosen = choice::second(&device, (runtime, &observer), THREADS, &findings)?;
+    let Some(volume) = Volume::open(chosen.unwrap_or(device), &findings)? else {
         return Ok(Report::new(findings, Usage::default()));
     };
     volume.check_superblocks(&findings)?;

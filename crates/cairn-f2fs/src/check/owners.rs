@@ -7,7 +7,7 @@ use super::context::{Context, Scratch};
 use super::kinds;
 use crate::error::Result;
 use crate::format::units::{BlockAddr, SegNo};
-use crate::format::{Features, Log, Summary};
+use crate::format::{Features, Log, Summary, bits};
 
 /// Who uses a block, and where that is said.
 pub(super) struct Owner {
@@ -61,6 +61,14 @@ fn check_summary(
         Stated::Owner(is_node, entry) => (Some(is_node), entry),
     };
     let place = || Place { block: Some(addr.get().into()), ..owner.place.clone() };
+    let is_named = is_node == Some(false) && entry == Some(owner.summary);
+    if owner.what == Use::Data && !is_named && is_free(context, (segno, offset))? {
+        note(context, addr, owner);
+        let named = entry.map_or_else(|| "no owner".to_owned(), text);
+        let finding = Finding::new(&kinds::BLOCK_FREE, place());
+        context.add(finding.stored(&*named).computed(&*text(owner.summary)));
+        return Ok(());
+    }
     if is_node != Some(owner.what == Use::Node) {
         // The log's own type was checked against the segment's before.
         let place = Place { segment: Some(segno.get().into()), ..place() };
@@ -82,6 +90,12 @@ fn check_summary(
         );
     }
     Ok(())
+}
+
+/// Does the SIT call the block free?
+fn is_free(context: &Context, (segno, offset): (SegNo, u16)) -> Result<bool> {
+    let entry = context.volume.sit_entry(segno)?;
+    Ok(entry.is_some_and(|entry| !bits::test(&entry.valid_map, offset.into())))
 }
 
 /// What a summary says of a block.

@@ -82,16 +82,24 @@ fn sound(device: &Arc<dyn BlockDevice>, bytes: &[u8]) -> Result<Option<Arc<dyn B
     let decoded = Superblock::decode(&block);
     let layout = decoded.and_then(|found| Layout::new(&found, device.geometry().size));
     let Ok(layout) = layout else { return Ok(None) };
-    let overlay = Overlay::new(device.clone())?;
-    for at in SUPERBLOCKS {
-        let place = at.get().saturating_mul(BLOCK_BYTES).saturating_add(as_u64(OFFSET));
-        overlay.write_at(place, bytes.to_vec())?;
-    }
-    let above: Arc<dyn BlockDevice> = Arc::new(overlay);
+    let above = in_both(device, bytes)?;
     let buffers = BufferCache::new(above.clone(), stored(BLOCK_SIZE), Budget::new(CACHE_BYTES));
     match checkpoint::load(&buffers, &layout) {
         Ok(_) => Ok(Some(above)),
         Err(Error::Corrupt(_)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The device with these bytes as both copies.
+///
+/// # Errors
+/// The device has zones, or failed.
+pub(super) fn in_both(device: &Arc<dyn BlockDevice>, bytes: &[u8]) -> Result<Arc<dyn BlockDevice>> {
+    let overlay = Overlay::new(device.clone())?;
+    for at in SUPERBLOCKS {
+        let place = at.get().saturating_mul(BLOCK_BYTES).saturating_add(as_u64(OFFSET));
+        overlay.write_at(place, bytes.to_vec())?;
+    }
+    Ok(Arc::new(overlay))
 }

@@ -201,7 +201,7 @@ fn unreadable<T>(error: Error, findings: &Findings) -> Result<Option<T>> {
 
 /// A copy of the superblock with the size and the areas of another one. While the size changes the
 /// second copy is written first.
-fn with_size_of(copy: Superblock, other: &Superblock) -> Superblock {
+pub(super) fn with_size_of(copy: Superblock, other: &Superblock) -> Superblock {
     Superblock {
         block_count: other.block_count,
         section_count: other.section_count,
@@ -223,7 +223,7 @@ fn with_size_of(copy: Superblock, other: &Superblock) -> Superblock {
 
 /// A copy of the superblock with the words of another one that mounts and `cairn tune` change. A
 /// power cut between the writes of the two copies leaves them different, and either is right.
-fn with_words_of(copy: Superblock, other: &Superblock) -> Superblock {
+pub(super) fn with_words_of(copy: Superblock, other: &Superblock) -> Superblock {
     Superblock {
         uuid: other.uuid,
         volume_name: other.volume_name,

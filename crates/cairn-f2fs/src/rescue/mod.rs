@@ -65,8 +65,9 @@ impl Salvage for Rescue {
     }
 
     fn limits(&self) -> &'static str {
-        "a deleted inode is there until its segment is written again, or until the device forgets \
-         it through a discard, which a mount of F2FS does unless it has the option nodiscard"
+        "whatever writes F2FS discards the blocks of a deleted file at once, so that nothing of it \
+         is left, unless the volume was mounted with the option nodiscard; then a deleted inode is \
+         there until its segment is written again"
     }
 
     fn deleted(&mut self, receiver: &mut dyn Receiver) -> Vec<Deleted> {

@@ -13,7 +13,7 @@ use cairn_f2fs::{F2fs, MountOptions};
 use cairn_vfs::{FileKind, FileSystem, IoFlags};
 
 use crate::inject::{Injection, Target};
-use crate::repair::{apply, fsck, plan};
+use crate::repair::{apply, damaged, fsck, plan};
 use crate::{check, lines};
 
 /// Damaged volumes of each kind.
@@ -109,7 +109,8 @@ impl Judge {
         let safe = plan(&device, Scope::Accounting).map_err(|error| error.to_string())?;
         let done = plan(&device, Scope::All).map_err(|error| error.to_string())?;
         if before.count() == 0 {
-            return Ok(None);
+            // What is not found changes no file.
+            return self.compare(None, &inodes(&device)).map(|()| None);
         }
         if done.is_refused || done.after.count() > 0 {
             let is_fatal = done.after.worst() == Some(Severity::Fatal);
@@ -127,7 +128,7 @@ impl Judge {
             return Err(told("a second repair changes something\n".into()));
         }
         fsck(&self.target, &overlay).map_err(told)?;
-        self.compare(&done, &inodes(&device)).map_err(told)?;
+        self.compare(Some(&done), &inodes(&device)).map_err(told)?;
         // What repairs without losses changes keeps all.
         if safe.after.count() == 0 && !safe.is_refused {
             let base: Arc<dyn BlockDevice> = Arc::new(self.target.device.fork());
@@ -136,7 +137,7 @@ impl Judge {
                 device.write_at(*at, bytes.clone()).unwrap();
             }
             apply(&safe, &device);
-            let compared = self.compare(&safe, &inodes(&device));
+            let compared = self.compare(Some(&safe), &inodes(&device));
             compared.map_err(|why| format!("by --repair alone: {}", told(why)))?;
         }
         Ok(Some(done))
@@ -157,7 +158,7 @@ impl Judge {
         repaired
     }
 
-    fn compare(&self, plan: &Plan, now: &BTreeMap<u64, Known>) -> Result<(), String> {
+    fn compare(&self, plan: Option<&Plan>, now: &BTreeMap<u64, Known>) -> Result<(), String> {
         for (ino, known) in &self.sound {
             let path = String::from_utf8_lossy(known.paths.first().unwrap());
             let wrong = match now.get(ino) {
@@ -166,7 +167,7 @@ impl Judge {
                 Some(found) if found.bytes != known.bytes => "changed",
                 Some(_) => continue,
             };
-            if !is_listed(plan, *ino, known) {
+            if !plan.is_some_and(|plan| is_listed(plan, *ino, known)) {
                 return Err(format!("{wrong}, and not listed: inode {ino}, {path}\n"));
             }
         }
@@ -207,6 +208,35 @@ fn what_lost_blocks_take_is_listed_with_extra_attributes() {
     search(&arguments, 6_000_000..6_000_000 + count());
 }
 
+/// A block of the NAT is lost, one of which has the root: each node is found in the log.
+#[test]
+fn a_lost_block_of_the_nat_costs_nothing() {
+    let judge = Judge::new(&[]);
+    let mut roots = 0;
+    for (nat, bytes) in judge.target.nat_blocks().into_iter().flat_map(|nat| {
+        let mut random = fastrand::Rng::with_seed(nat);
+        [(nat, vec![0; 4096]), (nat, (0..4096).map(|_| random.u8(..)).collect())]
+    }) {
+        let bytes_are_noise = bytes.iter().any(|byte| *byte != 0);
+        let what = format!("NAT {nat:#x}, noise {bytes_are_noise}");
+        let injection = Injection { what: what.clone(), blocks: vec![(nat, bytes)] };
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+        let before = check(device.clone()).unwrap();
+        if before.count() == 0 {
+            continue;
+        }
+        roots += u32::from(lines(&before).contains("f2fs.root.missing"));
+        let done = judge.judge(&injection).unwrap_or_else(|why| panic!("{what}: {why}"));
+        let done = done.unwrap_or_else(|| panic!("{what}: {}", lines(&before)));
+        // Entries that noise has made are no nodes.
+        let is_made = |code| code == "f2fs.nat.entry" && bytes_are_noise;
+        let losses = done.steps.losing().filter(|step| step.loss.is_some());
+        let losses: Vec<_> = losses.filter(|step| !is_made(step.kind.code)).collect();
+        assert!(losses.is_empty(), "{what}: {losses:?}");
+    }
+    assert!(roots > 0);
+}
+
 /// A block of the NAT is lost, and with it the names of files that it has. Nothing else names them.
 #[test]
 fn files_that_neither_the_nat_nor_a_name_has_are_found() {
@@ -223,13 +253,35 @@ fn files_that_neither_the_nat_nor_a_name_has_are_found() {
             let blocks = vec![zeros(nat), zeros(directory)];
             let injection = Injection { what: what.clone(), blocks };
             let done = judge.judge(&injection).unwrap_or_else(|why| panic!("{what}: {why}"));
-            // The first block has the root, whose loss nothing repairs.
             let Some(done) = done else { continue };
             let kind = |code| done.steps.counts().any(|(kind, _)| kind.code == code);
             found += u32::from(kind("f2fs.nat.lost"));
-            let losses: Vec<_> = done.steps.losing().filter(|step| step.loss.is_some()).collect();
+            // The name of a link, which only the directory had.
+            let losses = done.steps.losing().filter(|step| step.loss.is_some());
+            let losses: Vec<_> =
+                losses.filter(|step| step.kind.code != "f2fs.inode.names").collect();
             assert!(losses.is_empty(), "{what}: {losses:?}");
         }
     }
     assert!(found > 3, "{found}");
+}
+
+/// The root's inode is noise, with and without older versions of it in the log.
+#[test]
+fn a_lost_root_costs_names_only() {
+    let judge = Judge::new(&[]);
+    let target = &judge.target;
+    let root = target.inode_of(3);
+    let noise = |at: u64| {
+        let mut random = fastrand::Rng::with_seed(at);
+        (at, (0..4096).map(|_| random.u8(..)).collect::<Vec<u8>>())
+    };
+    let older = (0..96 * 256_u64).map(|block| block << 12);
+    let older = older.filter(|at| target.read(*at)[4072..4080] == [3, 0, 0, 0, 3, 0, 0, 0]);
+    let all: Vec<_> = older.map(noise).collect();
+    for (what, blocks) in [("the root", vec![noise(root)]), ("all versions of it", all)] {
+        let injection = Injection { what: what.into(), blocks };
+        let done = judge.judge(&injection).unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert!(done.is_some(), "{what}");
+    }
 }

@@ -173,6 +173,24 @@ impl Target {
         self.places.nat.iter().map(|at| at & !0xfff).collect()
     }
 
+    /// Nodes other than inodes.
+    pub fn nodes(&self) -> &[u64] {
+        &self.places.nodes
+    }
+
+    /// The last block, which is free and has no owner, and the one before it with a summary block
+    /// that gives it to another inode.
+    pub fn free_blocks(&self) -> [(u32, Option<(u64, Vec<u8>)>); 2] {
+        const ENTRY: usize = 7;
+        let layout = &self.places.layout;
+        let last = layout.main + layout.main_segments * 512 - 1;
+        let at = u64::from(layout.ssa + layout.main_segments - 1) << 12;
+        let mut summary = self.read(at);
+        assert!(summary[510 * ENTRY..512 * ENTRY].iter().all(|byte| *byte == 0));
+        summary[510 * ENTRY] = 9;
+        [(last, None), (last - 1, Some((at, summary)))]
+    }
+
     /// The blocks of directories.
     pub fn directory_blocks(&self) -> &[u64] {
         &self.places.directories

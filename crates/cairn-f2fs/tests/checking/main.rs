@@ -8,12 +8,14 @@ mod fields;
 mod flags;
 mod inject;
 mod kernel;
+mod names;
 mod places;
 mod quota;
 mod repair;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod rescue;
+mod superblocks;
 mod volume;
 
 use std::sync::Arc;

@@ -28,9 +28,8 @@ pub(super) enum Target {
 /// # Errors
 /// The operand names no part of an image.
 pub(super) fn target(operand: &OsStr) -> Outcome<Target> {
-    let path = Path::new(operand);
-    if is_mount(path) {
-        return Ok(Target::Mount(path.to_owned()));
+    if let Some(point) = mount_point(operand) {
+        return Ok(Target::Mount(point));
     }
     let image = ImageSpec::parse(operand)?;
     if let Some(point) = image.file().and_then(cairn_block::file::mounted_by_kernel) {
@@ -40,6 +39,23 @@ pub(super) fn target(operand: &OsStr) -> Outcome<Target> {
         ));
     }
     Ok(Target::Image(image))
+}
+
+/// The mount point of Cairn that the operand names, if it names one.
+pub(super) fn mount_point(operand: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(operand);
+    is_mount(path).then(|| path.to_owned())
+}
+
+/// Why what is mounted is not repaired, and what to do.
+pub(super) fn not_repaired(point: &Path) -> Failure {
+    let image = live_mount::find(point).map_or_else(|_| "IMAGE".into(), |mount| mount.source);
+    let shown = point.display();
+    let text = format!(
+        "{shown}: a mounted volume is not repaired: unmount it (cairn umount {shown}), and repair \
+         its image (cairn check --repair {image})"
+    );
+    Failure::new(Status::Busy, text)
 }
 
 /// Is the path, or what it leads to, a mount point of Cairn?

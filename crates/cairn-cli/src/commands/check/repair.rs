@@ -4,13 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use cairn::{Cause, ImageSpec, Repair};
-use cairn_check::ExitStatus;
 use cairn_check::repair::{Plan, Scope, Step, undo};
+use cairn_check::{ExitStatus, Kind, Report, Severity};
 use serde_json::{Value as Json, json};
 
 use super::args::{Args, Wish};
-use super::output;
 use super::watch::{Watch, as_e2fsck, uncheckable};
+use super::{live, output};
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, with_stdout};
 use crate::{confirm, json, print};
@@ -20,6 +20,9 @@ use crate::{confirm, json, print};
 /// # Errors
 /// It stays defective, in whole or in part; it cannot be read or written; the user says no.
 pub(super) fn run(args: &Args, wish: Wish) -> Outcome {
+    if let Some(point) = live::mount_point(&args.image) {
+        return Err(told(args, live::not_repaired(&point)));
+    }
     let image = ImageSpec::parse(&args.image)?;
     let scope = match wish {
         Wish::Accounting => Scope::Accounting,
@@ -157,17 +160,11 @@ fn summary(to: &mut Output<'_>, name: &str, plan: &Plan, status: ExitStatus) -> 
     let count = counted(plan.steps.count(), "step");
     match (status.contains(ExitStatus::REPAIRED), left) {
         (true, 0) => writeln!(to, "{name}: repaired ({count})"),
-        (true, _) => writeln!(
-            to,
-            "{name}: repaired ({count}); {}, which --repair=all mends with losses",
-            left_over(left)
-        ),
+        (true, _) => writeln!(to, "{name}: repaired ({count}); {}", left_over(&plan.after)),
         (false, 0) if plan.changes.is_empty() => writeln!(to, "{name}: clean"),
-        (false, _) if plan.changes.is_empty() => writeln!(
-            to,
-            "{name}: {}, which --repair=all mends with losses; nothing was changed",
-            left_over(left)
-        ),
+        (false, _) if plan.changes.is_empty() => {
+            writeln!(to, "{name}: {}; nothing was changed", left_over(&plan.after))
+        }
         (false, _) => writeln!(to, "{name}: nothing was changed (-n); planned: {count}"),
     }
 }
@@ -181,8 +178,20 @@ fn loses(count: usize) -> String {
     format!("{} {}", counted(count as u64, "repair"), if count == 1 { "loses" } else { "lose" })
 }
 
-fn left_over(count: u64) -> String {
-    format!("{} {} left", counted(count, "defect"), if count == 1 { "is" } else { "are" })
+/// What a repair without losses leaves: what loses something, and what depends on that.
+fn left_over(after: &Report) -> String {
+    let is_losing = |kind: &Kind| kind.severity != Severity::Accounting;
+    let losing = after.counts.iter().filter(|(kind, _)| is_losing(kind));
+    let losing: u64 = losing.map(|(_, count)| count).sum();
+    let waiting = after.count().saturating_sub(losing);
+    let (is, waits) =
+        (if losing == 1 { "is" } else { "are" }, if waiting == 1 { "waits" } else { "wait" });
+    let left =
+        format!("{} {is} left, which --repair=all mends with losses", counted(losing, "defect"));
+    match waiting {
+        0 => left,
+        _ => format!("{left}; {waiting} more {waits} for that"),
+    }
 }
 
 fn document(name: &[u8], repair: &Repair, status: ExitStatus) -> json::Object {

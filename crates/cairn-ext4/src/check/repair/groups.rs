@@ -205,6 +205,10 @@ fn totals(mender: &mut Mender<'_>, finding: &Finding) -> Result<()> {
     if finding.kind.code == kinds::SUPERBLOCK_ERRORS.code {
         return mender.edit_superblock(Superblock::forget_errors);
     }
+    if finding.kind.code == kinds::SUPERBLOCK_UNCLEAN.code {
+        // Every repair that leaves nothing marks the volume as clean.
+        return Ok(());
+    }
     let (totals, bits) = (&mender.state.totals, mender.state.layout.cluster_bits);
     let blocks = totals.free_clusters.load(Relaxed) << bits;
     let inodes = u32::try_from(totals.free_inodes.load(Relaxed)).unwrap_or(u32::MAX);

@@ -16,6 +16,9 @@ use crate::format::hash::name_hash;
 use crate::format::inode::InlineFlags;
 use crate::format::units::Nid;
 
+/// Values of `i_dir_level`.
+const MAX_LEVEL: u8 = 64;
+
 /// An entry in memory.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -63,6 +66,10 @@ impl Edit<'_> {
         }
         let mut changed = false;
         for (dir, finding) in dirs {
+            if self.mend_level(dir)? {
+                self.mended(finding);
+                changed = true;
+            }
             let Some((record, _)) = self.inode(dir)? else { continue };
             let Some(last) = self.dir_blocks(dir)?.into_iter().max() else { continue };
             let (mut depth, mut end) = (0, 0_u64);
@@ -77,6 +84,28 @@ impl Edit<'_> {
             }
         }
         Ok(changed)
+    }
+
+    /// Sets the number of buckets of a directory's first level (`i_dir_level`), if all names are
+    /// where searches look for them with another one, and only then.
+    fn mend_level(&mut self, dir: Nid) -> Result<bool> {
+        let Some((record, _)) = self.inode(dir)? else { return Ok(false) };
+        let mut names = Vec::new();
+        for block in self.dir_blocks(dir)? {
+            let bytes = self.dir_block(dir, block)?.unwrap_or_default();
+            let entries = Dentries::new(&bytes);
+            let entries = entries.iter().flatten();
+            let entries = entries.filter(|entry| !matches!(entry.name, b"." | b".."));
+            names.extend(entries.map(|entry| (block, name_hash(entry.name))));
+        }
+        let fits = |level: u8| {
+            names.iter().all(|(block, hash)| is_in_bucket((MAX_DEPTH, level), *block, *hash))
+        };
+        if names.is_empty() || fits(record.dir_level) {
+            return Ok(false);
+        }
+        let Some(level) = (0..MAX_LEVEL).find(|level| fits(*level)) else { return Ok(false) };
+        self.change(dir, |record| record.dir_level = level)
     }
 
     /// Notes a finding about a block that has lost so many names.
@@ -312,16 +341,23 @@ impl Edit<'_> {
         if record.inline.contains(InlineFlags::DENTRY) {
             return Ok(true);
         }
-        let mut end = 0_u64;
-        for level in 0..record.current_depth.min(MAX_DEPTH) {
-            end = end.saturating_add(level_blocks(level, record.dir_level));
-            if block < end {
-                let start = bucket_start(level, record.dir_level, name_hash(name));
-                return Ok((start..start.saturating_add(bucket_blocks(level))).contains(&block));
-            }
-        }
-        Ok(false)
+        let levels = (record.current_depth.min(MAX_DEPTH), record.dir_level);
+        Ok(is_in_bucket(levels, block, name_hash(name)))
     }
+}
+
+/// Does a search for a name with this hash come to the block, in a directory with so many levels
+/// and this `i_dir_level`?
+fn is_in_bucket((depth, dir_level): (u32, u8), block: u64, hash: u32) -> bool {
+    let mut end = 0_u64;
+    for level in 0..depth {
+        end = end.saturating_add(level_blocks(level, dir_level));
+        if block < end {
+            let start = bucket_start(level, dir_level, hash);
+            return (start..start.saturating_add(bucket_blocks(level))).contains(&block);
+        }
+    }
+    false
 }
 
 /// Is the finding about an entry?

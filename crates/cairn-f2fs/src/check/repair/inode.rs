@@ -5,7 +5,7 @@ use cairn_check::{Finding, Value};
 use cairn_vfs::FileKind;
 
 use super::super::context::Scratch;
-use super::super::{kinds, owners};
+use super::super::{kinds, owners, shape};
 use super::edit::{Edit, ino_of};
 use crate::error::Result;
 use crate::format::dentry::Dentries;
@@ -69,6 +69,28 @@ impl Edit<'_> {
             self.mended(finding);
         }
         Ok(done)
+    }
+
+    /// Sets the form of inodes. False if no finding is about one.
+    pub(super) fn mend_shapes(&mut self, findings: &[Finding]) -> Result<bool> {
+        let mut changed = false;
+        let is_shape = |found: &&Finding| found.kind.code == kinds::INODE_SHAPE.code;
+        for finding in findings.iter().filter(is_shape) {
+            let (Some(ino), Some(name)) = (ino_of(&finding.place), finding.place.field) else {
+                continue;
+            };
+            let (Some(Value::Hex(right)), Some(addr)) = (&finding.computed, self.node_addr(ino)?)
+            else {
+                continue;
+            };
+            let mut image = self.read(addr.get().into())?;
+            if self.scope.allows(finding.kind) && shape::set(&mut image, name, *right) {
+                self.put_node(ino, image)?;
+                self.mended(finding);
+                changed = true;
+            }
+        }
+        Ok(changed)
     }
 
     fn mend_inline(&mut self, ino: Nid) -> Result<bool> {

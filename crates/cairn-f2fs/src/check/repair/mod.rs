@@ -4,9 +4,10 @@
 //! A round mends what the rest depends on, and leaves the rest to the next one:
 //!
 //! 1. what was fsynced is recovered, if a mount can do that without harm (`recovery`);
-//! 2. nodes that the NAT does not lead to are looked for (`lost`), before anything is given up;
-//! 3. pointers (`pointers`), fields of inodes (`inode`), attributes (`attributes`), and entries
-//!    (`entries`), with all that they lose;
+//! 2. nodes that the NAT does not lead to are looked for (`lost`), before anything is given up; a
+//!    root that is not found is made (`root`);
+//! 3. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
+//!    (`attributes`), and entries (`entries`), with all that they lose;
 //! 4. counts, and names for inodes that have none (`names`);
 //! 5. quota files (`quota`);
 //! 6. the tables: NAT, SIT, summaries, checkpoint (`tables`).
@@ -22,6 +23,7 @@ mod names;
 mod pointers;
 mod quota;
 mod recovery;
+mod root;
 mod superblocks;
 mod tables;
 
@@ -37,7 +39,7 @@ use super::context::Context;
 use super::examine::{examine, usage};
 use super::notes::Notes;
 use super::volume::Volume;
-use super::{kinds, packs, paths};
+use super::{choice, kinds, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
 use edit::{Edit, ino_of, nid_of};
@@ -72,13 +74,14 @@ struct Mender {
 }
 
 /// Findings about nodes and pointers.
-const POINTERS: [&Kind; 6] = [
+const POINTERS: [&Kind; 7] = [
     &kinds::NAT_ENTRY,
     &kinds::NODE_FOOTER,
     &kinds::NODE_MISSING,
     &kinds::NODE_SHARED,
     &kinds::BLOCK_SHARED,
     &kinds::BLOCK_ADDRESS,
+    &kinds::BLOCK_FREE,
 ];
 
 /// Findings about inodes that need nothing else.
@@ -128,6 +131,11 @@ impl Mend for Mender {
         steps: &mut Steps,
     ) -> Result<Report> {
         let findings = Findings::new();
+        let watch = (&self.runtime, &self.observer);
+        if let Some(chosen) = choice::second(device, watch, THREADS, &findings)? {
+            superblocks::mend_first(&chosen, device, steps)?;
+            return Ok(Report::new(findings, Usage::default()));
+        }
         let Some(volume) = Volume::open(device.clone(), &findings)? else {
             return Ok(Report::new(findings, Usage::default()));
         };
@@ -174,6 +182,7 @@ fn seeks(scope: Scope, steps: &Steps) -> bool {
         &kinds::SUPERBLOCK_ERRORS,
         &kinds::NAT_ADDRESS,
         &kinds::NAT_LOST,
+        &kinds::INODE_SHAPE,
     ];
     let is_first = |kind: &Kind| first.iter().any(|one| one.code == kind.code);
     scope == Scope::Accounting || steps.counts().all(|(kind, _)| is_first(kind))
@@ -223,7 +232,13 @@ fn paths_of(report: &Report) -> HashMap<crate::format::Nid, Box<[u8]>> {
 impl Edit<'_> {
     /// Mends nodes, pointers, fields, attributes and entries. False if there is nothing to mend.
     fn mend_structure(&mut self, found: &[Finding]) -> Result<bool> {
+        if self.mend_shapes(found)? {
+            return Ok(true);
+        }
         let mut changed = self.mend_kinds(found)?;
+        if !changed && self.mend_root(found)? {
+            return Ok(true);
+        }
         let scope = self.scope;
         for finding in found.iter().filter(|found| scope.allows(found.kind)) {
             changed |= match () {
@@ -278,8 +293,8 @@ impl Edit<'_> {
 
     /// Counts and names depend on everything that is damaged: false if some of that stays.
     fn may_go_on(&self, found: &[Finding]) -> bool {
-        let waits =
-            |found: &&Finding| !is_one(found, &[&kinds::DIRECTORY_CYCLE, &kinds::QUOTA_FILE]);
+        let later = [&kinds::DIRECTORY_CYCLE, &kinds::QUOTA_FILE, &kinds::INODE_NAMES];
+        let waits = |found: &&Finding| !is_one(found, &later);
         let losing = found.iter().filter(|found| found.kind.severity != Severity::Accounting);
         losing.filter(waits).count() == 0
     }
@@ -303,6 +318,10 @@ impl Edit<'_> {
         }
         for finding in found.iter().filter(|found| is_one(found, &COUNTS)) {
             changed |= self.mend_inode(finding)?;
+        }
+        let is_named = |found: &&Finding| is_one(found, &[&kinds::INODE_NAMES]);
+        for finding in found.iter().filter(is_named) {
+            changed |= self.scope.allows(finding.kind) && self.mend_names(finding)?;
         }
         Ok(changed)
     }

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use cairn_check::Finding;
+use cairn_check::{Finding, Value};
 use cairn_vfs::{FileKind, Name};
 
 use super::super::kinds;
 use super::edit::{Edit, ino_of};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::format::Inode;
 use crate::format::dentry::{Dentries, DentriesMut, bucket_blocks, bucket_start, slots_for};
 use crate::format::hash::name_hash;
-use crate::format::inode::{Advise, ExtentHint, FileFlags, InlineFlags};
-use crate::format::node::{Marks, NodeFooter};
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, Nid};
-use crate::format::{Inode, NatEntry, Summary, inode};
+use crate::format::inode::{Advise, ExtentHint, InlineFlags};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, Nid};
 
 const LOST_FOUND: &[u8] = b"lost+found";
 /// Deepest level that new names go to.
@@ -252,6 +251,30 @@ impl Edit<'_> {
         Ok(true)
     }
 
+    /// Gives an inode with too few names the one that it records, if that is missing; else it has
+    /// lost names.
+    pub(super) fn mend_names(&mut self, finding: &Finding) -> Result<bool> {
+        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
+        let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
+        if let Some((parent, name)) = self.recorded(ino)?
+            && self.is_below_root(parent, ino)
+            && self.lookup(parent, &name)?.is_none()
+            && self.insert(parent, &name, ino, record.kind)?
+        {
+            self.mended(finding);
+            return Ok(true);
+        }
+        let Some(Value::Number(found)) = finding.computed else { return Ok(false) };
+        let found = u32::try_from(found).unwrap_or(u32::MAX);
+        let done = self.change(ino, |record| record.links = found)?;
+        if done {
+            let lost = record.links.saturating_sub(found);
+            let what = format!("{lost} of {} names", record.links);
+            self.lost((finding.kind, finding.place.clone()), ino, &what);
+        }
+        Ok(done)
+    }
+
     /// Points the entry `..` to another directory.
     fn set_parent(&self, dir: Nid, parent: Nid) -> Result<()> {
         let Some(mut bytes) = self.dir_block(dir, 0)? else { return Ok(()) };
@@ -319,33 +342,9 @@ impl Edit<'_> {
         let Some((root, _)) = self.inode(Nid::ROOT)? else { return Ok(Nid::ROOT) };
         let extra = root.extra.map_or(0, |extra| extra.size);
         let mut record = Inode::new(FileKind::Directory, 0o700, self.layout.features, extra);
-        (record.links, record.size, record.blocks, record.current_depth) = (2, BLOCK_BYTES, 2, 1);
         (record.atime, record.ctime, record.mtime) = (root.ctime, root.ctime, root.ctime);
-        record.flags = FileFlags::INDEX;
-        (record.pino, record.name) = (Nid::ROOT, LOST_FOUND.into());
-        let owner = Summary { nid, ..Summary::default() };
-        let addr = self.allocate(super::super::claims::Use::Node, owner)?.ok_or(Error::NO_SPACE)?;
-        let mut image = vec![0; BLOCK_SIZE];
-        record.encode_into(&mut image);
-        let footer = NodeFooter {
-            nid,
-            ino: nid,
-            marks: Marks::empty(),
-            offset: 0,
-            cp_ver: 1,
-            next_blkaddr: BlockAddr(addr.get().saturating_add(1)),
-        };
-        footer.write(&mut image);
-        inode::seal(&mut image, &self.layout);
-        self.write(addr.get().into(), image)?;
-        let version = self.entry(nid)?.version;
-        self.set_entry(nid, NatEntry { version, ino: nid, block_addr: addr });
-        let mut bytes = vec![0; BLOCK_SIZE];
-        let mut entries = DentriesMut::new(&mut bytes);
-        for (slot, (name, ino)) in [(&b"."[..], nid), (b"..", Nid::ROOT)].into_iter().enumerate() {
-            entries.insert(slot, name, name_hash(name), ino, FileKind::Directory);
-        }
-        self.put_new(nid, 0, bytes)?;
+        record.name = LOST_FOUND.into();
+        self.make_directory(nid, (Nid::ROOT, Nid::ROOT), record)?;
         self.insert(Nid::ROOT, LOST_FOUND, nid, FileKind::Directory)?;
         self.change(Nid::ROOT, |record| record.links = record.links.saturating_add(1))?;
         Ok(nid)

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use cairn_check::Finding;
 
 use super::super::claims::Use;
-use super::super::kinds;
+use super::super::context::Scratch;
+use super::super::{kinds, owners};
 use super::edit::{Edit, ino_of, nid_of};
 use crate::error::{Error, Result};
 use crate::format::node::NodeFooter;
@@ -37,10 +38,24 @@ impl Edit<'_> {
         }
         let Some(block) = finding.place.file_block else { return Ok(false) };
         let Some(slot) = self.slot(ino, block)? else { return Ok(false) };
+        if code == kinds::BLOCK_FREE.code && !self.is_anothers(slot.addr)? {
+            // Its summary is written with the tables.
+            self.has_tables = true;
+            let what = format!("block {block}, if it was none of the file");
+            self.lost((finding.kind, finding.place.clone()), ino, &what);
+            return Ok(true);
+        }
+        self.owners.remove(&slot.addr);
         self.set_pointer(slot, BlockAddr::NULL)?;
         let what = format!("block {block}");
         self.lost((finding.kind, finding.place.clone()), ino, &what);
         Ok(true)
+    }
+
+    /// Does the summary give the block to somebody?
+    fn is_anothers(&self, addr: BlockAddr) -> Result<bool> {
+        let owner = owners::stored(&self.context, &mut Scratch::default(), addr)?;
+        Ok(owner.is_some_and(|(_, owner)| self.layout.is_nid(owner.nid)))
     }
 
     /// Clears pointers to a node. If one of them is where the node's footer says, it stays.

@@ -13,7 +13,7 @@ use super::edit::Edit;
 use crate::disk::SUPERBLOCKS;
 use crate::error::Result;
 use crate::format::block::put;
-use crate::format::superblock::OFFSET;
+use crate::format::superblock::{OFFSET, SIZE};
 use crate::format::units::BLOCK_BYTES;
 
 impl Edit<'_> {
@@ -61,5 +61,18 @@ pub(super) fn mend_both(
     }
     let step = Step::new(&kinds::SUPERBLOCK_BOTH, Place::volume());
     steps.add(step.losing(*b"", "fields that neither copy had right, if there are such"));
+    Ok(())
+}
+
+/// Writes the second copy over the first one. `chosen` is the device with the second copy as both.
+pub(super) fn mend_first(
+    chosen: &Arc<dyn BlockDevice>,
+    device: &Arc<dyn BlockDevice>,
+    steps: &mut Steps,
+) -> Result<()> {
+    let [first, _] = SUPERBLOCKS;
+    let place = first.get().saturating_mul(BLOCK_BYTES).saturating_add(as_u64(OFFSET));
+    device.write_at(place, chosen.read_at(place, SIZE)?.to_vec())?;
+    steps.add(Step::new(&kinds::SUPERBLOCK_COPIES, Place::block(first.get())));
     Ok(())
 }

@@ -1,0 +1,76 @@
+//! Names that are lost, of inodes that have others: they are counted as lost.
+
+use std::sync::Arc;
+
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::Scope;
+
+use crate::inject::{Injection, Target};
+use crate::repair::{apply, fsck, plan};
+use crate::{check, lines};
+
+/// Where the names of a block of a directory begin, and bytes of one slot.
+const NAMES_AT: usize = 2384;
+const SLOT: usize = 8;
+
+/// Frees the slots of a name. Panics if no block of a directory has it.
+fn without_name(target: &Target, name: &[u8]) -> Injection {
+    for at in target.directory_blocks() {
+        let mut bytes = target.read(*at);
+        for slot in 0..214 {
+            let place = NAMES_AT + slot * SLOT;
+            let is_used = bytes[slot / 8] & 1 << (slot % 8) != 0;
+            if is_used && bytes[place..].starts_with(name) {
+                for slot in slot..slot + name.len().div_ceil(SLOT) {
+                    bytes[slot / 8] &= !(1 << (slot % 8));
+                }
+                let what = String::from_utf8_lossy(name).into_owned();
+                return Injection { what, blocks: vec![(*at, bytes)] };
+            }
+        }
+    }
+    panic!("no directory has the name");
+}
+
+fn over(target: &Target, injection: &Injection) -> Arc<Overlay> {
+    let base: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let overlay = Arc::new(Overlay::new(base).unwrap());
+    for (at, bytes) in &injection.blocks {
+        overlay.write_at(*at, bytes.clone()).unwrap();
+    }
+    overlay
+}
+
+#[test]
+fn a_lost_name_of_a_hard_link_is_listed() {
+    let target = Target::new(&[]);
+    let injection = without_name(&target, b"small");
+    let overlay = over(&target, &injection);
+    let device: Arc<dyn BlockDevice> = overlay.clone();
+    let found = lines(&check(device.clone()).unwrap());
+    assert!(found.contains("f2fs.inode.names: ") && found.contains("(2 stored, 1 computed)"));
+    let safe = plan(&device, Scope::Accounting).unwrap();
+    assert!(safe.changes.is_empty(), "{:?}", safe.steps.kept());
+    let all = plan(&device, Scope::All).unwrap();
+    let losses: Vec<_> = all.steps.losing().filter_map(|step| step.loss.as_ref()).collect();
+    assert!(losses.iter().any(|loss| &*loss.what == "1 of 2 names"), "{losses:?}");
+    apply(&all, &device);
+    assert_eq!(check(device.clone()).unwrap().count(), 0);
+    fsck(&target, &overlay).unwrap();
+}
+
+/// A file that records its name gets it again, also if it has another one.
+#[test]
+fn a_lost_name_that_the_inode_records_is_made_again() {
+    let target = Target::new(&[]);
+    for (name, scope) in [(b"medium", Scope::Accounting), (b"linked", Scope::All)] {
+        let overlay = over(&target, &without_name(&target, name));
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        let done = plan(&device, scope).unwrap();
+        assert_eq!(done.after.count(), 0);
+        assert!(done.steps.losing().all(|step| step.loss.is_none()), "{:?}", done.steps.kept());
+        apply(&done, &device);
+        fsck(&target, &overlay).unwrap();
+    }
+}

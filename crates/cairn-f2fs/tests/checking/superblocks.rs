@@ -1,0 +1,89 @@
+//! A copy of the superblock that lies, with a magic number and sizes that are possible: the other
+//! one is used, whichever is first, and written over it.
+
+use std::sync::Arc;
+
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::Scope;
+
+use crate::fields::SUPERBLOCK;
+use crate::flags::sampled;
+use crate::inject::{Injection, Target};
+use crate::repair::{apply, damaged, plan};
+use crate::{check, lines};
+
+const FEATURE_AT: usize = 2180;
+const INODE_CHECKSUM: u32 = 0x20;
+
+fn superblock(device: &Arc<dyn BlockDevice>, copy: u64) -> Vec<u8> {
+    device.read_at(copy * 4096 + 1024, 3072).unwrap().to_vec()
+}
+
+/// What became of a lie. None if the check does not see it.
+fn repaired(target: &Target, injection: &Injection) -> Option<Arc<dyn BlockDevice>> {
+    let what = &injection.what;
+    let device: Arc<dyn BlockDevice> = Arc::new(damaged(target, injection));
+    let found = check(device.clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    if found.count() == 0 {
+        return None;
+    }
+    let plan = plan(&device, Scope::Accounting).unwrap();
+    let told = || format!("{what}:\n{}{}", lines(&found), lines(&plan.after));
+    assert!(!plan.is_refused && plan.after.count() == 0, "{}", told());
+    assert_eq!(plan.steps.losing().count(), 0, "{}", told());
+    apply(&plan, &device);
+    assert_eq!(check(device.clone()).unwrap().count(), 0, "{}", told());
+    Some(device)
+}
+
+#[test]
+fn a_lying_copy_of_the_superblock_costs_nothing() {
+    let target = Target::new(&[]);
+    let mut cases = Vec::new();
+    for copy in 0..2_u64 {
+        for (name, at, width) in SUPERBLOCK {
+            for change in [1_u64, 2, 16, 0x100, 0x10_0000] {
+                let mut bytes = target.read(copy * 4096);
+                let place = &mut bytes[1024 + at..1024 + at + width];
+                let mut old = [0; 8];
+                old[..*width].copy_from_slice(place);
+                let new = u64::from_le_bytes(old) ^ change;
+                place.copy_from_slice(&new.to_le_bytes()[..*width]);
+                let what = format!("copy {copy}, {name} ^ {change:#x}");
+                cases.push((*name, Injection { what, blocks: vec![(copy * 4096, bytes)] }));
+            }
+        }
+    }
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let right = superblock(&sound, 0);
+    for (name, injection) in sampled(cases, 3) {
+        let Some(device) = repaired(&target, &injection) else { continue };
+        for copy in 0..2 {
+            // Nothing says which features a volume has that it does not use.
+            let is_right = superblock(&device, copy) == right || name == "feature";
+            assert!(is_right, "{}: copy {copy} is another", injection.what);
+        }
+    }
+}
+
+/// Whether inodes have checksums is seen from them.
+#[test]
+fn the_copy_that_lies_about_checksums_is_found() {
+    for arguments in [&["-O", "extra_attr"][..], &["-O", "extra_attr,inode_checksum"]] {
+        let target = Target::new(arguments);
+        let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+        let right = superblock(&sound, 0);
+        for copy in 0..2_u64 {
+            let mut bytes = target.read(copy * 4096);
+            let place = &mut bytes[1024 + FEATURE_AT..1024 + FEATURE_AT + 4];
+            let features = u32::from_le_bytes((&*place).try_into().unwrap());
+            place.copy_from_slice(&(features ^ INODE_CHECKSUM).to_le_bytes());
+            let what = format!("{arguments:?}, copy {copy}");
+            let injection = Injection { what: what.clone(), blocks: vec![(copy * 4096, bytes)] };
+            let device = repaired(&target, &injection).unwrap();
+            for copy in 0..2 {
+                assert!(superblock(&device, copy) == right, "{what}");
+            }
+        }
+    }
+}
