@@ -49,8 +49,7 @@ fn salvage(
     damage: &JournalError,
 ) -> Result<Replayed> {
     let overlay = over(target, cairn_jbd2::salvage_in_memory(area)?);
-    tracing::error!(%damage, "a committed transaction of the journal is damaged: run `cairn check \
-         --repair=all`");
+    tracing::error!(%damage, "a committed transaction of the journal is damaged: repair all of it");
     if writable {
         cairn_jbd2::note_damage(area)?;
     }
@@ -63,7 +62,7 @@ fn salvage(
     let layout = layout_of(&buffers, target)?;
     let reason = format!(
         "a committed transaction of the journal is damaged ({damage}); the volume shows the state \
-         before it: run `cairn check --repair=all`"
+         before it: repair all of it"
     );
     Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
 }
@@ -122,8 +121,7 @@ fn replay_fast_commits(
         Err(error) => {
             let reason = format!(
                 "the last changes, made by fast commits, cannot be replayed and are not shown \
-                 ({error}); mount with Linux once, or run `cairn check --repair=all`, which drops \
-                 them"
+                 ({error}); mount with Linux once, or repair all of it, which drops them"
             );
             let buffers = overlaid(area, target, layout.block_size)?;
             Ok(Replayed { buffers, layout, refused: Some(reason.into()) })

@@ -184,7 +184,7 @@ cairn_check::kinds! {
     /// The root is not a directory.
     ROOT = "f2fs.root.missing", Fatal,
         "The root directory is missing or is no directory, so no file has a path.",
-        "Nothing: copy what can be read (cairn rescue), or try fsck.f2fs on a copy.";
+        "Nothing: copy what can be read, or try fsck.f2fs on a copy.";
     /// A directory entry is impossible.
     DIRECTORY_ENTRY = "f2fs.directory.entry", Losing,
         "An entry of the directory is damaged: its name, its length or its slots are impossible.",
