@@ -9,6 +9,7 @@
 
 pub mod bitmap;
 pub mod checksum;
+pub mod host;
 pub mod memory;
 pub mod nearest;
 pub mod option_table;

@@ -36,7 +36,7 @@ impl fmt::Display for NoMemory {
         write!(
             f,
             "no memory for {what} ({bytes} bytes): raise `ulimit -v`, or mount with a smaller \
-             cache (-o cache=SIZE)"
+             cache"
         )
     }
 }

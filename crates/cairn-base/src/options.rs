@@ -163,10 +163,7 @@ pub fn unknown<T, E>(
     let linux = vocabulary.iter().flat_map(|(names, _)| names.iter().copied());
     let linux = linux.map(|name| name.split('=').next().unwrap_or(name));
     let Some(name) = nearest(word.name, own.chain(linux).chain(OF_THE_MOUNT)) else {
-        return format!(
-            "unknown option `{text}`: see cairn mount --help, and docs/options.md for all options \
-             of {format}"
-        );
+        return format!("unknown option `{text}`: docs/options.md has all options of {format}");
     };
     let written = settings.iter().find(|(names, _)| names.contains(&name));
     let written = written.map_or_else(|| name.to_owned(), |(_, action)| written_as(name, action));
@@ -295,7 +292,7 @@ mod tests {
             assert_eq!(unknown(words(text).next().unwrap(), "ext4", SETTINGS, WORDS), said);
         }
         let all = unknown(words("frobnicate").next().unwrap(), "ext4", SETTINGS, WORDS);
-        let listed = "see cairn mount --help, and docs/options.md for all options of ext4";
+        let listed = "docs/options.md has all options of ext4";
         assert_eq!(all, format!("unknown option `frobnicate`: {listed}"));
     }
 

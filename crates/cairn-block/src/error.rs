@@ -98,8 +98,7 @@ impl From<String> for Operation {
 #[must_use]
 pub fn plain(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::NotConnected {
-        return "the FUSE mount there has lost its daemon: unmount it first (cairn umount, or \
-            fusermount3 -u)"
+        return "the FUSE mount there has lost its daemon: unmount it first (fusermount3 -u)"
             .to_owned();
     }
     system_error::words(error)

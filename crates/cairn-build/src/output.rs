@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cairn::{Claim, ImageSpec, Part, host};
-use cairn_base::shell::quoted;
 use tempfile::{NamedTempFile, TempDir};
 
 use crate::error::{Error, Result};
@@ -62,16 +61,16 @@ pub(crate) fn check_name(path: &Path) -> Result<()> {
     }
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
     if image.part != Part::Whole {
-        let (name, word) = (path.display(), quoted(path));
         return Err(Error::Usage(format!(
-            "{name}: a whole file is built: for a part of a disk, `cairn mkfs {word}`, then \
-             `cairn put`"
+            "{}: a whole file is built: make a filesystem in the part of the disk, and copy files \
+             into it",
+            path.display()
         )));
     }
     if image.file().is_some_and(|file| file != path) {
         return Err(Error::Usage(format!(
             "{}: a plain file is built, so ?format= and ?key-file= cannot follow its name: leave \
-             them out; into an encrypted disk, `cairn mkfs` and `cairn put` write",
+             them out; in an encrypted disk, make a filesystem, and copy files into it",
             path.display()
         )));
     }

@@ -32,6 +32,6 @@ pub fn settle_times(tree: &mut Tree, storable: &dyn Fn(Timestamp) -> Timestamp) 
     };
     tracing::warn!(
         "/{path}: its time @{asked} becomes @{nearest}, the nearest that the volume stores{too}: \
-         --mtime sets another"
+         give all files another time if that matters"
     );
 }

@@ -42,6 +42,24 @@ typedef struct cairn_file cairn_file;
 // An open volume.
 typedef struct cairn_volume cairn_volume;
 
+// How far a check is.
+typedef struct cairn_progress {
+  // What is checked, such as "inodes"; valid during the call.
+  const char *what;
+  // Steps of the phase that are done.
+  uint64_t done;
+  // Steps of the phase.
+  uint64_t total;
+  // The number of the phase, from 1; 0 before the first.
+  uint32_t phase;
+  // Number of phases.
+  uint32_t phases;
+} cairn_progress;
+
+// Called by cairn_check_watched() with what the caller gave as `context`. Ends the check with
+// another result than 0. It must return, not jump.
+typedef int (*cairn_watch)(const struct cairn_progress *progress, void *context);
+
 // An entry of a directory.
 typedef struct cairn_dirent {
   // Inode number.
@@ -123,6 +141,10 @@ extern "C" {
 // Checks the volume in `image`, which nobody has open for writing and which is only read. Gives
 // the number of defects. If there are any, cairn_last_error() has the first of them.
 int64_t cairn_check(const char *image);
+
+// As cairn_check(), and calls `watch` in the calling thread when the check has come further, at
+// least ten times a second. If that ends the check, the result is -ECANCELED.
+int64_t cairn_check_watched(const char *image, cairn_watch watch, void *context);
 
 // Opens a directory.
 int cairn_dir_open(const struct cairn_volume *volume,

@@ -36,6 +36,7 @@ pub mod signals;
 pub mod tree;
 pub mod usage;
 pub mod version;
+mod wording;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -10,6 +10,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::wording;
+
 /// `cairn: warning: MESSAGE`, or `cairn: error: MESSAGE`.
 pub(crate) struct Plain {
     said: Option<Mutex<HashSet<String>>>,
@@ -62,8 +64,9 @@ where
         }
         let level = if *event.metadata().level() == Level::ERROR { "error" } else { "warning" };
         write!(writer, "cairn: {level}: ")?;
-        context.format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        let mut fields = String::new();
+        context.format_fields(Writer::new(&mut fields), event)?;
+        writeln!(writer, "{}", wording::named(&fields))
     }
 }
 

@@ -15,7 +15,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::print;
+use crate::{print, wording};
 
 /// Lines that are kept, and their greatest length in bytes.
 const LINES: usize = 64;
@@ -55,6 +55,7 @@ fn report_down_to(least: Level) -> Report {
 /// True if this text has been logged.
 #[must_use]
 pub fn holds(text: &str) -> bool {
+    let text = &*wording::named(text);
     RING.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .lines
@@ -95,7 +96,7 @@ impl<S: Subscriber> Layer<S> for RingLayer {
         }
         let mut text = Text::default();
         event.record(&mut text);
-        keep(level, &format!("{}{}", text.message, text.fields));
+        keep(level, &wording::named(&format!("{}{}", text.message, text.fields)));
     }
 }
 

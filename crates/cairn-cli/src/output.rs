@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use crate::failure::{Failure, Outcome, Status};
-use crate::print;
+use crate::{print, wording};
 
 /// Size of the buffer for a pipe or a file.
 const BUFFER: usize = 1 << 16;
@@ -195,7 +195,8 @@ pub fn report(failure: &Failure) {
 
 /// Prints a line on standard error, after `cairn: `. A failure to do so is ignored.
 pub fn complain(text: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "cairn: {text}");
+    let text = text.to_string();
+    let _ = writeln!(io::stderr().lock(), "cairn: {}", wording::named(&text));
 }
 
 #[cfg(test)]

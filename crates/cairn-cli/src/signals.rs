@@ -54,10 +54,18 @@ pub fn is_ignored(signal: i32) -> bool {
 /// # Errors
 /// A signal handler or the thread could not be made.
 pub fn remove_unfinished() -> Outcome {
+    end_after(cairn_build::abandon)
+}
+
+/// From now on a signal has `work` done, and ends the process with 128 and the signal's number.
+///
+/// # Errors
+/// As [`remove_unfinished`].
+pub fn end_after(work: impl FnOnce() + Send + 'static) -> Outcome {
     let started = ending().and_then(|mut signals| {
         spawn("signals", move || {
             if let Some(signal) = signals.forever().next() {
-                cairn_build::abandon();
+                work();
                 process::exit(128 + signal);
             }
         })
@@ -66,11 +74,14 @@ pub fn remove_unfinished() -> Outcome {
 }
 
 /// From now on the first signal calls `work`, which lets the command end by itself, and the second
-/// one ends the process with 128 and the signal's number.
+/// one calls `last` and ends the process with 128 and the signal's number.
 ///
 /// # Errors
 /// As [`remove_unfinished`].
-pub fn on_ending(work: impl FnOnce() + Send + 'static) -> Outcome {
+pub fn on_ending(
+    work: impl FnOnce() + Send + 'static,
+    last: impl FnOnce() + Send + 'static,
+) -> Outcome {
     let started = ending().and_then(|mut signals| {
         spawn("signals", move || {
             let mut signals = signals.forever();
@@ -78,6 +89,7 @@ pub fn on_ending(work: impl FnOnce() + Send + 'static) -> Outcome {
                 work();
             }
             if let Some(signal) = signals.next() {
+                last();
                 process::exit(128 + signal);
             }
         })

@@ -22,7 +22,7 @@ use crate::mount_state::MountState;
 impl MountState {
     /// Records damage.
     pub(crate) fn note_damage(&self, error: &Error) {
-        tracing::error!(%error, "the volume is damaged: run `cairn check --repair` on it");
+        tracing::error!(%error, "the volume is damaged: check and repair it");
         let first = self.damage.push(self.found(error));
         let Some(mount) = self.me.upgrade().filter(|_| first) else { return };
         self.runtime.defer(Box::new(move || {

@@ -71,7 +71,7 @@ impl Info {
             && let Err(error) = root::check_unopened(probe, device)
         {
             let advice = match error {
-                Error::Corrupt(_) => ": cairn rescue copies out what is left",
+                Error::Corrupt(_) => ": copy out what is left",
                 _ => "",
             };
             info.access = format!("none: {error}{advice}");
@@ -136,7 +136,7 @@ fn needs_check(superblock: &Superblock, now: u64) -> Option<&'static str> {
              it now: check /proc/mounts, or run e2fsck -f",
         )
     } else if state & STATE_ERROR != 0 {
-        Some("errors were found on the volume earlier: run `cairn check --repair` on it")
+        Some("errors were found on the volume earlier: check and repair it")
     } else if is_counted_out {
         Some("the volume has been mounted as often as it may be without a check: run e2fsck -f")
     } else if is_overdue {

@@ -216,8 +216,8 @@ pub(crate) fn keep_journal_error(store: &Store, area: Option<&JournalArea>) -> R
     let errno = errno.cast_signed();
     tracing::warn!(
         errno,
-        "the journal was stopped by an error when the volume was last used: run \
-         `cairn check --repair` on it"
+        "the journal was stopped by an error when the volume was last used: \
+         check and repair it"
     );
     store.superblock.change_directly(store, |superblock| {
         superblock.raw.s_state = (superblock.raw.s_state.get() | format::STATE_ERROR).into();

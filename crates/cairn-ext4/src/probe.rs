@@ -66,15 +66,19 @@ impl Probe {
     }
 }
 
+/// What gives the volume its superblock back.
+const REPAIR: &str = "check and repair it";
+/// The same, where something may be lost.
+const REPAIR_ALL: &str = "repair all of it";
+
 impl Backup {
     /// Names the backup, why it is used, and what repairs the volume.
     fn reason(&self) -> String {
         let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
-        let option = self.repair;
+        let repair = self.repair;
         format!(
             "{why}: the backup superblock of group {group} is used, and the volume is read-only: \
-             repair it with `cairn check {option} IMAGE` (or e2fsck -b {block} -B {block_size} \
-             IMAGE)"
+             {repair} (or e2fsck -b {block} -B {block_size} IMAGE)"
         )
     }
 }
@@ -135,7 +139,7 @@ pub fn probe_at(device: &dyn BlockDevice, kib: u64) -> Result<Probe> {
     let (superblock, layout) =
         place.decode(&bytes, device.geometry().size).map_err(|error| none(error.to_string()))?;
     let images = images(device, place, &superblock, &layout, true)?;
-    let (why, repair) = (format!("asked for with sb={kib}"), "--repair");
+    let (why, repair) = (format!("asked for with sb={kib}"), REPAIR);
     let backup = Backup { place, why, repair, images };
     Ok(Probe { superblock, backup: Some(backup) })
 }
@@ -197,7 +201,7 @@ fn search(
         match images(device, place, superblock.unwrap_or(&copy), &layout, superblock.is_none()) {
             Ok(images) => {
                 // Descriptors alone are given the places that a backup has, which may lose files.
-                let repair = if superblock.is_none() { "--repair" } else { "--repair=all" };
+                let repair = if superblock.is_none() { REPAIR } else { REPAIR_ALL };
                 let backup = Some(Backup { place, why: why.to_owned(), repair, images });
                 return Ok(Some(Probe { superblock: superblock.cloned().unwrap_or(copy), backup }));
             }

@@ -22,7 +22,7 @@ use crate::store::Store;
 impl MountState {
     /// Records damage.
     pub(crate) fn note_damage(&self, store: &Store, error: &Error) {
-        tracing::error!(%error, "the volume is damaged: run `cairn check --repair` on it");
+        tracing::error!(%error, "the volume is damaged: check and repair it");
         store.checkpoints.raise(CheckpointFlags::FSCK);
         let Some(found) = error.damage() else { return };
         let noted = self.disk.change_superblock(|superblock| superblock.note_damage(found));
@@ -55,8 +55,8 @@ pub(crate) fn carry_over(mount: &MountState) -> Result<()> {
         return Ok(());
     }
     tracing::warn!(
-        "errors were found when the volume was last used: run `cairn check \
-         --repair` on it"
+        "errors were found when the volume was last used: check and \
+         repair it"
     );
     let checkpoints = &mount.store()?.checkpoints;
     checkpoints.raise(CheckpointFlags::FSCK);

@@ -96,7 +96,7 @@ impl Info {
 
     /// The facts of a volume that is not opened.
     pub(crate) fn refused(self, why: &Error) -> Self {
-        let access = format!("none: {why}: cairn rescue copies out what is left");
+        let access = format!("none: {why}: copy out what is left");
         Self { access, ..self }
     }
 }

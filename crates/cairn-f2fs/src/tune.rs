@@ -76,8 +76,8 @@ fn changed(superblock: &Superblock, options: &TuneOptions) -> Result<Superblock>
             && superblock.uuid != *uuid.as_bytes()
         {
             return Err(Error::Option(format!(
-                "the UUID cannot be changed, because {why}: `cairn build -t f2fs -U UUID NEW \
-                 IMAGE` makes a new volume with the same files"
+                "the UUID cannot be changed, because {why}: make a new volume of that \
+                 UUID with the same files"
             )));
         }
         superblock.uuid = *uuid.as_bytes();

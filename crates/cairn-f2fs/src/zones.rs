@@ -26,8 +26,7 @@ pub(crate) fn read_only_reason(
              zones: give the zoned device",
         ),
         (false, true) => Some(
-            "the device has zones, but the volume was made without them: make it again with mkfs \
-             -m",
+            "the device has zones, but the volume was made without them: make it again with zones",
         ),
         (true, true) => too_few_active(device),
         (false, false) => None,

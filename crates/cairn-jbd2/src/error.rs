@@ -37,10 +37,7 @@ pub enum Error {
         computed: u32,
     },
     /// The journal has features that this crate does not know.
-    #[error(
-        "the journal has unknown features {bits:#x} in {field}; `cairn check --repair` makes \
-         a new one"
-    )]
+    #[error("the journal has unknown features {bits:#x} in {field}; a repair makes a new one")]
     UnknownFeatures {
         /// The word of features.
         field: &'static str,

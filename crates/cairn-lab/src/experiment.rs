@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 use crate::about::About;
 use crate::error::{Error, Result};
 use crate::goal::Goal;
+use crate::leaving;
 use crate::machine::{self, Machine};
 use crate::progress::Progress;
 use crate::record::{Record, SCHEMA};
@@ -84,7 +85,9 @@ pub fn run(experiment: &Experiment, context: &Context) -> Result<Record> {
     std::fs::create_dir_all(&context.scratch).map_err(Error::host(&context.scratch))?;
     let (machine, started, clock) =
         (Machine::here(), machine::utc(SystemTime::now()), Instant::now());
-    let findings = (experiment.run)(context)?;
+    let findings = (experiment.run)(context);
+    let findings = findings.inspect_err(|_| leaving::stay_if_ending_soon())?;
+    leaving::stay_if_ending();
     let mut goals = findings.goals;
     if context.scale == Scale::Quick {
         goals = goals.into_iter().map(Goal::without_verdict).collect();

@@ -5,20 +5,20 @@ use std::collections::{HashMap, HashSet};
 
 use cairn_block::{Error, ErrorKind, Result};
 
+use crate::address::check_name;
 use crate::format::ObjectId;
 use crate::format::data::HEADER;
 use crate::format::id::{LOG, MAP, MapId, VOLUMES};
 use crate::format::manifest::{Manifest, Replay};
 use crate::opening::{damaged, find_manifest, has_changed, load_map};
 use crate::requests::Requests;
-use crate::store;
-use crate::store::Tag;
+use crate::store::{self, Stranger, Tag};
 
 /// How often the list of manifests may change while it is read.
 const MOST_CHANGES: u32 = 20;
 
 /// What a gc has removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Objects.
     pub objects: u64,
@@ -26,13 +26,44 @@ pub struct Collected {
     pub bytes: u64,
     /// Files that killed processes had not finished, in a directory. They are no objects.
     pub unfinished: u64,
+    /// What is in the way and was left alone: links and files of other users.
+    pub left: Vec<Stranger>,
 }
 
 /// The names of a pool's volumes.
 pub(crate) fn volume_names(requests: &Requests) -> Result<Vec<String>> {
     let listed = requests.list(VOLUMES, None)?;
     let names = listed.iter().filter_map(|listed| listed.name.strip_prefix(VOLUMES));
-    Ok(names.map(str::to_owned).collect())
+    Ok(names.filter(|name| check_name(name).is_ok()).map(str::to_owned).collect())
+}
+
+/// What lies in a pool and belongs to no volume: what the store does not list, and manifests under
+/// names that no volume has.
+pub(crate) fn strangers(requests: &Requests) -> Result<Vec<Stranger>> {
+    let mut found = requests.strangers()?;
+    for listed in requests.list(VOLUMES, None)? {
+        let bad = listed.name.strip_prefix(VOLUMES).map(check_name);
+        if let Some(Err(why)) = bad {
+            found.push(Stranger { name: listed.name.clone(), reason: why.to_string() });
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses a place where nobody has made a volume.
+pub(crate) fn must_exist(requests: &Requests) -> Result<()> {
+    for prefix in [VOLUMES, LOG, MAP] {
+        if !requests.list(prefix, None)?.is_empty() {
+            return Ok(());
+        }
+    }
+    match requests.is_made()? {
+        true => Ok(()),
+        false => {
+            let detail = "there is no pool: look at the address";
+            Err(Error::new(ErrorKind::NotFound, "open", detail))
+        }
+    }
 }
 
 /// The manifest of a volume that may be removed meanwhile.
@@ -40,15 +71,18 @@ fn manifest(requests: &Requests, volume: &str) -> Result<Option<(Manifest, Tag)>
     match find_manifest(requests, volume) {
         // It was removed after the list was made.
         Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-        found => found?.map(Some).map_err(|corrupt| {
-            let mut error = Error::from(corrupt);
-            error.detail += &format!(
-                "; nothing is removed meanwhile, because it may need any object: to give that \
-                 volume up, cairn gc --force --remove {volume}"
-            );
-            error
-        }),
+        // It is there, and may need any object.
+        Err(error) if error.kind == ErrorKind::PermissionDenied => Err(needed(error, volume)),
+        found => found?.map(Some).map_err(|corrupt| needed(corrupt.into(), volume)),
     }
+}
+
+fn needed(mut error: Error, volume: &str) -> Error {
+    error.detail += &format!(
+        "; nothing is removed meanwhile, because it may need any object: give the volume {volume} \
+         up by force, or repair it"
+    );
+    error
 }
 
 /// What manifests need.
@@ -128,10 +162,25 @@ pub(crate) fn collect(requests: &Requests) -> Result<Collected> {
     let logs = requests.list(LOG, None)?;
     let maps = requests.list(MAP, None)?;
     let needs = needs(requests)?;
-    let unfinished = requests.sweep()?;
-    let mut collected = Collected { unfinished, ..Collected::default() };
+    if logs.is_empty() && maps.is_empty() {
+        must_exist(requests)?;
+    }
+    let mut left = strangers(requests)?;
+    let swept = requests.sweep()?;
+    let news = swept.left.into_iter().filter(|one| !left.contains(one)).collect::<Vec<_>>();
+    left.extend(news);
+    let mut collected = Collected { unfinished: swept.files, left, ..Collected::default() };
     let mut remove = |listed: &store::Listed| {
-        requests.delete(&listed.name)?;
+        match requests.delete(&listed.name) {
+            Err(error)
+                if error.kind == store::ErrorKind::Denied && requests.is_foreign(&listed.name) =>
+            {
+                let reason = "it belongs to another user, who can remove it".to_owned();
+                collected.left.push(Stranger { name: listed.name.clone(), reason });
+                return Ok(());
+            }
+            deleted => deleted?,
+        }
         collected.objects += 1;
         collected.bytes += listed.size;
         Ok::<(), store::Error>(())

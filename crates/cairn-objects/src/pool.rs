@@ -11,14 +11,14 @@ use crate::address::check_name;
 use crate::format::data::{self, Found};
 use crate::format::manifest::{self, Manifest, Replay};
 use crate::format::{Corrupt, SECTOR};
-use crate::gc::{self, volume_names};
+use crate::gc::{self, must_exist, volume_names};
 use crate::map::Map;
 use crate::opening::{
     check_map, damaged, find_manifest, follow, has_changed, load_map, read_manifest,
 };
 use crate::process::has_ended;
 use crate::requests::{Created, Requests};
-use crate::store::{self, Store, Tag};
+use crate::store::{self, Store, Stranger, Tag};
 
 pub use crate::gc::Collected;
 
@@ -75,13 +75,20 @@ impl Pool {
     /// The volumes and snapshots, by name, and those whose manifests cannot be read.
     ///
     /// # Errors
-    /// The store.
+    /// [`ErrorKind::NotFound`] if nobody has made a volume in the store; the store.
     pub fn volumes(&self) -> Result<(Vec<Listing>, Vec<Unreadable>)> {
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
-        for name in volume_names(&self.requests)? {
+        let names = volume_names(&self.requests)?;
+        if names.is_empty() {
+            must_exist(&self.requests)?;
+        }
+        for name in names {
             match find_manifest(&self.requests, &name) {
                 // It was removed after the list was made.
                 Err(error) if error.kind == ErrorKind::NotFound => {}
+                Err(error) if error.kind == ErrorKind::PermissionDenied => {
+                    unreadable.push(Unreadable { name, error });
+                }
                 manifest => match manifest? {
                     Ok((Manifest { size, read_only, writer, .. }, _)) => {
                         let writer = writer.map(|writer| (writer.host, writer.pid));
@@ -92,6 +99,15 @@ impl Pool {
             }
         }
         Ok((found, unreadable))
+    }
+
+    /// What lies in the pool and belongs to no volume, such as links of other users. It is left
+    /// alone.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn strangers(&self) -> Result<Vec<Stranger>> {
+        gc::strangers(&self.requests)
     }
 
     /// Whether there is a volume of this name, whole or not.
@@ -239,14 +255,39 @@ impl Pool {
     /// Removes a volume or a snapshot. Its objects stay until [`Pool::gc`].
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::InUse`] if a writer has it open, unless that process
-    /// has ended on this machine, or `force` is set; the store.
+    /// As [`Pool::remove_all`].
     pub fn remove(&self, volume: &str, force: bool) -> Result<()> {
-        // A damaged one can be removed, too.
-        if !force {
-            unused(&read_manifest(&self.requests, volume)?.0, volume, "remove")?;
+        self.remove_all(&[volume.to_owned()], force)
+    }
+
+    /// Removes volumes and snapshots: all of them, or none if one cannot be removed. Their objects
+    /// stay until [`Pool::gc`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::InUse`] if a writer has one open, unless that process
+    /// has ended on this machine, or `force` is set; the store, which may fail after the first are
+    /// removed.
+    pub fn remove_all(&self, volumes: &[String], force: bool) -> Result<()> {
+        for volume in volumes {
+            self.may_remove(volume, force)?;
         }
-        Ok(self.requests.delete(&manifest::name(volume))?)
+        for volume in volumes {
+            self.requests.delete(&manifest::name(volume))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot be removed.
+    fn may_remove(&self, volume: &str, force: bool) -> Result<()> {
+        let operation = "remove";
+        check_name(volume)
+            .map_err(|bad| refused(ErrorKind::Unsupported, operation, bad.to_string()))?;
+        match find_manifest(&self.requests, volume) {
+            // One that is damaged or cannot be read can be removed, too.
+            Err(error) if force && error.kind == ErrorKind::PermissionDenied => Ok(()),
+            found if force => found.map(drop),
+            found => unused(&found??.0, volume, operation),
+        }
     }
 
     /// Reads all data objects that a volume needs, and compares their checksums. Returns how many
@@ -285,7 +326,8 @@ impl Pool {
     /// Removes objects that no volume needs. Volumes may be in use meanwhile.
     ///
     /// # Errors
-    /// The store; a damaged manifest or map, because nobody knows what it needs.
+    /// [`ErrorKind::NotFound`] if nobody has made a volume in the store; the store; a damaged
+    /// manifest or map, because nobody knows what it needs.
     pub fn gc(&self) -> Result<Collected> {
         gc::collect(&self.requests)
     }

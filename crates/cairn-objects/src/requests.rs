@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_base::runtime::{Event, Runtime};
 
-use crate::store::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Tag};
+use crate::store::{
+    Condition, Error, ErrorKind, Listed, Object, Result, Store, Stranger, Swept, Tag,
+};
 
 /// The first pause before a request is repeated. Each next one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -86,9 +88,21 @@ impl Requests {
         self.again(|store| store.delete(name))
     }
 
-    /// Removes what killed processes had not finished. How many.
-    pub(crate) fn sweep(&self) -> Result<u64> {
+    /// Removes what killed processes had not finished.
+    pub(crate) fn sweep(&self) -> Result<Swept> {
         self.store.sweep()
+    }
+
+    pub(crate) fn strangers(&self) -> Result<Vec<Stranger>> {
+        self.store.strangers()
+    }
+
+    pub(crate) fn is_foreign(&self, name: &str) -> bool {
+        self.store.is_foreign(name)
+    }
+
+    pub(crate) fn is_made(&self) -> Result<bool> {
+        self.store.is_made()
     }
 
     /// Creates an object. A name that is taken has its bytes already if the first of them are

@@ -1,12 +1,13 @@
 //! A volume: opened, closed, and the calls that take a path. Its class in Python is
 //! `cairn.Volume`.
 
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cairn::fs::OpenOptions;
-use cairn::{FileKind, Format, ImageSpec, MkfsOptions, NewInode, Timestamp};
+use cairn::{CheckProgress, FileKind, Format, ImageSpec, MkfsOptions, NewInode, Timestamp};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -69,11 +70,38 @@ pub(crate) fn mkfs(
     py.detach(|| cairn::mkfs(&spec, &options)).map(drop).map_err(errors::of_image)
 }
 
-/// The defects of a volume, in words.
+/// The defects of a volume, in words. `progress` is called with the part that is checked, the
+/// number of the phase, of all phases, of the steps that are done and of all. What it raises, or a
+/// signal's handler, ends the check.
 #[pyfunction]
-pub(crate) fn check(py: Python<'_>, image: PathBuf) -> PyResult<Vec<String>> {
+pub(crate) fn check(
+    py: Python<'_>,
+    image: PathBuf,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<String>> {
     let spec = spec(&image)?;
-    let checked = py.detach(|| cairn::check(&spec, &[], Arc::new(())));
+    let (mut told, mut raised) = (None, None);
+    let mut watch = |now: CheckProgress| {
+        let hears = progress.as_ref().filter(|_| now.phase.number > 0 && told != Some(now));
+        told = Some(now);
+        let done = Python::attach(|py| {
+            py.check_signals()?;
+            let phase = now.phase;
+            let call = (phase.what, phase.number, phase.of, now.done, phase.total);
+            hears.map_or(Ok(()), |progress| progress.call1(py, call).map(drop))
+        });
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let checked = py.detach(|| cairn::check_watched(&spec, &[], &mut watch));
+    if let Some(error) = raised {
+        return Err(error);
+    }
     let report = checked.map_err(errors::of_image)?.report;
     Ok(report.findings.iter().map(ToString::to_string).collect())
 }

@@ -65,7 +65,7 @@ def test_images_that_cannot_be_made(host):
         assert error.value.errno in (errno.EFBIG, errno.EINVAL)
         refused(errno.EINVAL, host / "huge", cairn.mkfs, host / "huge", format)
         refused(errno.EEXIST, host / "file", cairn.mkfs, host / "file", format, SIZE)
-        refused(errno.EOPNOTSUPP, host / "directory", cairn.mkfs, host / "directory", format, SIZE)
+        refused(errno.EISDIR, host / "directory", cairn.mkfs, host / "directory", format, SIZE)
     assert not (host / "huge").exists()
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import signal
 import subprocess
 import sys
 import threading
@@ -121,6 +122,43 @@ def test_a_volume_is_made_and_checked(tmp_path):
             cairn.mkfs(image, format)
         assert cairn.check(image) == []
         judge(image, format)
+
+
+def test_a_check_tells_how_far_it_is_and_can_be_ended(image):
+    heard = []
+    here = threading.get_ident()
+
+    def progress(now):
+        assert threading.get_ident() == here
+        heard.append(now)
+
+    assert cairn.check(image, progress=progress) == []
+    assert [now.phase for now in heard] == sorted(now.phase for now in heard)
+    assert heard[-1].phase == heard[-1].phases and heard[0].what
+    assert all(0 <= now.done <= now.total for now in heard)
+
+    class Enough(Exception):
+        pass
+
+    calls = []
+
+    def ends(now):
+        calls.append(now)
+        raise Enough
+
+    with pytest.raises(Enough):
+        cairn.check(image, progress=ends)
+    assert len(calls) == 1
+    assert cairn.check(image) == []
+
+
+def test_a_signal_ends_a_check(image):
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            cairn.check(image, progress=lambda now: signal.raise_signal(signal.SIGALRM))
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("mode", ["r", "rw", "ephemeral"])

@@ -85,10 +85,10 @@ pub enum Error {
     #[error("busy")]
     Busy,
     /// EBUSY
-    #[error("the volume is frozen: thaw it first (cairn thaw)")]
+    #[error("the volume is frozen: thaw it first")]
     Frozen,
     /// EINVAL
-    #[error("the volume is not frozen: there is nothing to thaw (cairn freeze freezes it)")]
+    #[error("the volume is not frozen: there is nothing to thaw")]
     NotFrozen,
     /// EXDEV
     #[error("source and target are on different filesystems")]

@@ -1,11 +1,18 @@
 //! The check of a volume that nobody has mounted.
 
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
 
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::thread;
 use cairn_block::BlockDevice;
 use cairn_check::repair::undo;
-use cairn_check::{Observer, Report};
+use cairn_check::{Observer, Phase, Report};
 
 use crate::device::open_unlocked;
 use crate::error::{Cause, Error, Result};
@@ -62,6 +69,76 @@ pub fn check_frozen(image: &ImageSpec, observer: Arc<dyn Observer>) -> Result<Ch
     report.findings.retain(|finding| finding.kind.code != IN_USE);
     report.counts.retain(|(kind, _)| kind.code != IN_USE);
     Ok(checked)
+}
+
+/// How far a watched check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// The part of the check. Before the first it has the number 0.
+    pub phase: Phase,
+    /// Steps of the phase that are done.
+    pub done: u64,
+}
+
+/// The longest time between two calls of who watches a check.
+const TICK: Duration = Duration::from_millis(100);
+
+/// As [`check`], in a thread of its own, while `watch` is called in the thread of the caller: when
+/// the check has come further, and at least ten times a second. If it breaks, the check ends early;
+/// the report is then marked as cancelled, and `watch` is not called again.
+///
+/// # Errors
+/// As [`check`]; the system refuses a thread.
+pub fn check_watched(
+    image: &ImageSpec,
+    devices: &[PathBuf],
+    watch: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
+) -> Result<Checked> {
+    let (tell, heard) = mpsc::channel();
+    let ends = Arc::new(AtomicBool::new(false));
+    let opening = Phase { number: 0, of: 0, what: "opening", total: 0 };
+    let observer = Told { tell, phase: Mutex::new(Rank::Leaf, opening), ends: ends.clone() };
+    let (image_of_thread, devices) = (image.clone(), devices.to_vec());
+    let work = move || check(&image_of_thread, &devices, Arc::new(observer));
+    let worker = thread::spawn("check", work).map_err(|error| {
+        Error::new(image, Cause::Open(cairn_block::Error::from_io("start a thread", error)))
+    })?;
+    let mut progress = CheckProgress { phase: opening, done: 0 };
+    loop {
+        match heard.recv_timeout(TICK) {
+            Ok(told) => progress = told,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if !ends.load(Relaxed) && watch(progress).is_break() {
+            ends.store(true, Relaxed);
+        }
+    }
+    worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Tells another thread of the progress.
+struct Told {
+    tell: Sender<CheckProgress>,
+    phase: Mutex<Phase>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Observer for Told {
+    fn begin(&self, phase: Phase) {
+        *self.phase.lock() = phase;
+        self.done(0);
+    }
+
+    fn done(&self, steps: u64) {
+        let phase = *self.phase.lock();
+        // Who no longer listens has no use for it.
+        let _ = self.tell.send(CheckProgress { phase, done: steps });
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.ends.load(Relaxed)
+    }
 }
 
 fn check_on(

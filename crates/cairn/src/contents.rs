@@ -86,12 +86,12 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
 
 /// A hint for a device with unknown contents.
 pub(crate) fn unknown(device: &dyn BlockDevice) -> Option<Hint> {
-    const MAKE: &str = "`cairn mkfs` makes a filesystem in it; if one begins elsewhere, name it: \
+    const MAKE: &str = "make a filesystem in it; if one begins elsewhere, name it: \
         'IMAGE?offset=BYTES'";
     if device.geometry().size == 0 {
         return Some(Hint {
             what: "an empty file",
-            advice: "`cairn mkfs`, with a size, makes a filesystem in it",
+            advice: "give it a size, and make a filesystem in it",
         });
     }
     if format::f2fs::has_checkpoint(device) {

@@ -26,9 +26,15 @@ pub fn errno(error: &io::Error) -> i32 {
         ErrorKind::Interrupted => 4,
         // A file that was not opened for this.
         ErrorKind::PermissionDenied => 9,
+        ErrorKind::OutOfMemory => 12,
         ErrorKind::AlreadyExists => 17,
+        ErrorKind::NotADirectory => 20,
+        ErrorKind::IsADirectory => 21,
         ErrorKind::InvalidInput | ErrorKind::InvalidData => 22,
         ErrorKind::WriteZero | ErrorKind::StorageFull => 28,
+        ErrorKind::ReadOnlyFilesystem => 30,
+        ErrorKind::DirectoryNotEmpty => 39,
+        ErrorKind::Unsupported => 95,
         _ => EIO,
     }
 }
@@ -113,6 +119,11 @@ mod tests {
             assert_eq!(errno(&inner.clone().into()), inner.errno());
         }
         assert_eq!(errno(&io::Error::from_raw_os_error(11)), 11);
+        assert_eq!(errno(&ErrorKind::IsADirectory.into()), 21);
+        let image = crate::ImageSpec::whole("/");
+        let error = crate::open(&image, &crate::OpenOptions::read_only()).err().unwrap();
+        assert_eq!(error.errno(), 21, "{error}");
+        assert_eq!(io::Error::from(error).kind(), ErrorKind::IsADirectory);
         assert_eq!(errno(&io::Error::new(ErrorKind::PermissionDenied, "not for writing")), 9);
     }
 }

@@ -18,10 +18,9 @@ pub fn interrupted_repair(image: &ImageSpec) -> Option<undo::Error> {
     let owner = std::fs::metadata(image.file()?).ok().map(|found| found.uid());
     let may_repair = |uid: u32| uid == 0 || Some(uid) == owner || uid == geteuid().as_raw();
     let found = std::fs::symlink_metadata(&left).ok()?;
-    (found.is_file() && may_repair(found.uid())).then(|| {
-        let file = quoted(&left);
-        let command = format!("cairn check --take-back {file} {}", quoted(image.to_os_string()));
-        undo::Error::Interrupted { command, file }
+    (found.is_file() && may_repair(found.uid())).then(|| undo::Error::Interrupted {
+        image: quoted(image.to_os_string()),
+        file: quoted(&left),
     })
 }
 
@@ -32,8 +31,8 @@ pub fn interrupted_repair(image: &ImageSpec) -> Option<undo::Error> {
 /// It is there.
 pub fn refuse_interrupted(image: &ImageSpec) -> Result<()> {
     match interrupted_repair(image) {
-        Some(undo::Error::Interrupted { command, file }) => {
-            Err(Error::new(image, Cause::Undo(undo::Error::Unwanted { command, file })))
+        Some(undo::Error::Interrupted { image: name, file }) => {
+            Err(Error::new(image, Cause::Undo(undo::Error::Unwanted { image: name, file })))
         }
         Some(other) => Err(Error::new(image, Cause::Undo(other))),
         None => Ok(()),

@@ -15,6 +15,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! What the signatures need is here, too, so that no other crate has to be named: [`vfs`],
+//! [`block`], [`checking`], [`salvage`], [`stats`], [`runtime`],
+//! [`Ino`].
+//!
 //! **Durability.** Written data is durable after [`fs::File::sync_all`], [`Volume::sync`] or
 //! [`Volume::close`]. If the process dies before that, the next open recovers the image.
 
@@ -22,9 +26,11 @@
 #![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod block;
 mod bytes;
 mod chain;
 mod check;
+pub mod checking;
 pub mod contents;
 mod device;
 pub mod disk;
@@ -34,7 +40,6 @@ pub mod error;
 pub mod format;
 pub mod fs;
 pub mod further;
-pub mod host;
 pub mod image;
 mod interrupted;
 mod keys;
@@ -49,10 +54,13 @@ mod remote;
 mod reopen;
 mod repair;
 mod rescue;
+pub mod runtime;
 mod structure;
 pub mod tune;
+pub mod vfs;
 pub mod volume;
 
+pub use cairn_base::{Ino, host, stats};
 pub use cairn_block::{BlockDevice, Storage, StorageDevice};
 pub use cairn_check::salvage;
 pub use cairn_luks::Passphrase;
@@ -60,7 +68,7 @@ pub use cairn_vfs::{
     AllocateMode, FileKind, FileSystem, NewInode, Seek, Timestamp, decode_device, encode_device,
 };
 pub use chain::{chain, passphrase};
-pub use check::{Checked, check, check_frozen};
+pub use check::{CheckProgress, Checked, check, check_frozen, check_watched};
 pub use contents::contents;
 pub use device::{Claim, attach, claim};
 pub use disk::{Disk, DiskPartition, disk};

@@ -21,6 +21,7 @@ use crate::image::{ImageSpec, Location, ObjectImage, Part};
 pub use cairn_objects::Address;
 pub use cairn_objects::address::is_address;
 pub use cairn_objects::pool::{Collected, Copy, Listing, Unreadable};
+pub use cairn_objects::store::Stranger;
 
 /// Bytes copied at a time.
 const PIECE: u64 = 1 << 20;
@@ -151,9 +152,17 @@ pub fn address(image: &ImageSpec) -> Result<&Address> {
 /// The volumes and snapshots beside a volume, and those that cannot be read.
 ///
 /// # Errors
-/// The store.
+/// Nobody has made a volume there; the store.
 pub fn volumes(address: &Address) -> Result<(Vec<Listing>, Vec<Unreadable>)> {
     with_pool(address, Pool::volumes)
+}
+
+/// What lies in a pool and belongs to no volume, such as links of other users.
+///
+/// # Errors
+/// The store.
+pub fn strangers(address: &Address) -> Result<Vec<Stranger>> {
+    with_pool(address, Pool::strangers)
 }
 
 /// Makes a volume of a file's bytes: those of the ranges, and zeros. It has its name when it is
@@ -234,10 +243,20 @@ pub fn remove(address: &Address, force: bool) -> Result<()> {
     with_pool(address, |pool| pool.remove(&address.volume, force))
 }
 
+/// Removes volumes of a pool by their names: all of them, or none if one cannot be removed. Their
+/// objects stay until [`gc`].
+///
+/// # Errors
+/// As [`remove`]; if the store fails, the first may be removed.
+pub fn remove_all(address: &Address, volumes: &[String], force: bool) -> Result<()> {
+    with_pool(address, |pool| pool.remove_all(volumes, force))
+}
+
 /// Removes objects that no volume of the pool needs. Volumes may be in use meanwhile.
 ///
 /// # Errors
-/// The store; a damaged manifest or map, because nobody knows what it needs.
+/// Nobody has made a volume there; the store; a damaged manifest or map, because nobody knows what
+/// it needs.
 pub fn gc(address: &Address) -> Result<Collected> {
     with_pool(address, Pool::gc)
 }

@@ -20,10 +20,8 @@ use Place::{End, Start};
 const OTHER: &str = "only ext2, ext3, ext4 and f2fs are supported";
 const CONVERT: &str = "convert it first: qemu-img convert -O raw IMAGE disk.raw";
 const RAID: &str = "assemble it first (mdadm --assemble), and give the device it makes";
-const PARTITIONED: Hint = Hint {
-    what: "a partitioned disk",
-    advice: "name a partition as in 'IMAGE#1'; cairn info IMAGE lists them",
-};
+const PARTITIONED: Hint =
+    Hint { what: "a partitioned disk", advice: "name a partition as in 'IMAGE#1'" };
 
 /// Signatures of formats that people try by mistake. The first that matches counts.
 const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
@@ -61,12 +59,12 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
         "unpack it first: lz4 -dc IMAGE > disk.raw",
     ),
     (Start(0), b"PK\x03\x04", "a zip archive", "unpack it first: unzip IMAGE"),
-    (Start(257), b"ustar", "a tar archive", "make an image of it: cairn build disk.img IMAGE"),
+    (Start(257), b"ustar", "a tar archive", "make an image of it"),
     (
         Start(32_769),
         b"CD001",
         "an ISO 9660 image",
-        "Cairn does not read it: mount it with -t iso9660, or unpack it with bsdtar -xf",
+        "Cairn does not read it: mount it with Linux, or unpack it with bsdtar -xf",
     ),
     (
         Start(0),

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -244,4 +245,25 @@ fn f2fs_without_its_root_nat_or_checkpoint() {
             assert_eq!(files.paths[&4], whole.paths[&4]);
         }
     }
+}
+
+/// A backup of the superblock does not say whether the log has anything.
+#[test]
+fn a_rescue_with_a_backup_replays_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, killed) = (dir.path().join("image"), dir.path().join("killed"));
+    // Four groups: two of them have backups.
+    judge::mke2fs(&image, 32 << 20, &["-t", "ext4", "-b", "1024", "-g", "8192"]);
+    let volume = cairn::Volume::open_writable(&image).unwrap();
+    let mut kept = cairn::fs::File::create(&volume, "/kept").unwrap();
+    kept.write_all(&vec![7; 50_000]).unwrap();
+    kept.sync_all().unwrap();
+    std::fs::copy(&image, &killed).unwrap();
+    drop(kept);
+    volume.close().unwrap();
+    let damaged = File::options().write(true).open(&killed).unwrap();
+    damaged.write_all_at(&[0; 1024], 1024).unwrap();
+    let files = rescued(&killed);
+    assert!(files.paths.values().any(|path| path.ends_with(b"kept")), "{:?}", files.paths.values());
+    assert_eq!(files.losses.len(), 0, "{:?}", files.losses);
 }

@@ -16,11 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) fn in_use(operation: &str, path: &Path, metadata: &Metadata) -> Error {
     let detail = match by_flock(metadata).or_else(|| by_descriptor(path)) {
         Some(holder) => holder.detail(path),
-        None => {
-            "in use by another program; if it is mounted unmount it (`cairn umount MOUNTPOINT`), \
-                 else wait until that program has ended"
-                .to_owned()
-        }
+        None => "in use by another program; if it is mounted unmount it, else \
+                 wait until that program has ended"
+            .to_owned(),
     };
     Error::new(ErrorKind::InUse, operation, detail)
 }
@@ -45,23 +43,23 @@ impl Holder {
             ("cairn", Some("mount")) => match fuse_mountpoint(path, |_| true) {
                 Some(point) => {
                     let word = quoted(&point);
-                    format!("in use: mounted on {point} (process {pid}): `cairn umount {word}`")
+                    format!("in use: mounted on {point} (process {pid}): `umount {word}`")
                 }
                 None if self.shares_mounts() => format!(
-                    "in use by process {pid} (cairn mount), whose mount was detached (umount \
+                    "in use by process {pid} ({name} mount), whose mount was detached (umount \
                      --lazy): wait until the last program that uses it has ended, or end that one"
                 ),
                 None => format!(
-                    "in use by process {pid} (cairn mount), in another mount namespace: unmount it \
-                     there, with `nsenter --target {pid} --mount cairn umount MOUNTPOINT`"
+                    "in use by process {pid} ({name} mount), in another mount namespace: unmount \
+                     it there, with `nsenter --target {pid} --mount umount MOUNTPOINT`"
                 ),
             },
             ("cairn", Some(command)) => {
                 format!("in use by process {pid} (cairn {command}): wait until it has ended")
             }
             _ => format!(
-                "in use by process {pid} ({name}); if it is mounted unmount it (`cairn umount \
-                 MOUNTPOINT`), else wait until that program has ended"
+                "in use by process {pid} ({name}); if it is mounted unmount it, else wait until \
+                 that program has ended"
             ),
         }
     }

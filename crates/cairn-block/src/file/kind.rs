@@ -7,8 +7,10 @@ use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use super::holder;
 use crate::error::{Error, ErrorKind, Result};
@@ -73,5 +75,8 @@ fn check_kind(operation: &str, metadata: &Metadata) -> Result<()> {
     };
     let detail =
         format!("it is {what}, neither a regular file nor a block device: give the image itself");
-    Err(Error::new(ErrorKind::Unsupported, operation, detail))
+    let error = Error::new(ErrorKind::Unsupported, operation, detail);
+    // Callers of other languages get the number that open(2) has for this.
+    let source = kind.is_dir().then(|| Arc::new(Errno::ISDIR.into()));
+    Err(Error { source, ..error })
 }

@@ -33,7 +33,7 @@ impl Compression {
             Some(end @ ("xz" | "txz" | "bz2" | "tbz" | "tbz2" | "lz4" | "lzma" | "Z")) => {
                 Err(Error::Usage(format!(
                     "{}: .{end} is not written: give .tar, .tar.gz or .tar.zst, or compress the \
-                     stream of `-o -`",
+                     stream",
                     path.display()
                 )))
             }

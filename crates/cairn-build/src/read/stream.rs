@@ -267,8 +267,7 @@ fn decoder<R: Read + 'static>(magic: &[u8], from: R) -> io::Result<Result<Box<dy
             Ok(of("xz", lzma_rust2::XzReader::new(buffered(from), true)))
         }
         [b'B', b'Z', b'h', ..] => {
-            let why = "compressed with bzip2: decompress it first, as in bzip2 -dc FILE | cairn \
-                build OUT -";
+            let why = "compressed with bzip2: decompress it first, as in bzip2 -dc FILE";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         _ => Err(from),

@@ -28,7 +28,7 @@ impl<R: BufRead> Read for Zstd<R> {
             true => io::Error::new(
                 io::ErrorKind::Unsupported,
                 "compressed with a window of more than 128 MiB (zstd --long): decompress it \
-                 first, as in zstd -dc --long=31 FILE | cairn build OUT -",
+                 first, as in zstd -dc --long=31 FILE",
             ),
             false => error,
         })

@@ -113,6 +113,36 @@ static void names(void)
     EXPECT(cairn_statfs(volume, &space) == 0 && space.block_size == 4096 && space.name_max == 255);
 }
 
+struct watched {
+    int calls, enough;
+    uint32_t phase, phases;
+    pthread_t thread;
+};
+
+static int watch(const cairn_progress *progress, void *context)
+{
+    struct watched *seen = context;
+    EXPECT(pthread_equal(seen->thread, pthread_self()) && *progress->what);
+    EXPECT(progress->phase >= seen->phase && progress->phase <= progress->phases);
+    EXPECT(progress->done <= progress->total);
+    seen->phase = progress->phase;
+    seen->phases = progress->phases;
+    return ++seen->calls == seen->enough;
+}
+
+static void checks(const char *image)
+{
+    struct watched seen = {.thread = pthread_self()};
+    EXPECT(cairn_check(image) == 0);
+    EXPECT(cairn_check_watched(image, watch, &seen) == 0 && seen.calls);
+    EXPECT(seen.phase && seen.phase == seen.phases);
+    seen = (struct watched){.thread = pthread_self(), .enough = 1};
+    EXPECT(cairn_check_watched(image, watch, &seen) == -ECANCELED && seen.calls == 1);
+    EXPECT(strstr(cairn_last_error(), "ended"));
+    EXPECT(cairn_check_watched(image, NULL, NULL) == -EINVAL);
+    EXPECT(cairn_check_watched("/does/not/exist", watch, &seen) == -ENOENT);
+}
+
 static void *work(void *context)
 {
     char path[32], bytes[5000], again[5000];
@@ -151,6 +181,7 @@ int main(int argc, char **argv)
     for (size_t number = 0; number < THREADS; number++)
         EXPECT(!pthread_join(threads[number], NULL));
     EXPECT(cairn_close(volume) == 0);
+    checks(argv[1]);
     puts("all calls keep their promises");
     return 0;
 }

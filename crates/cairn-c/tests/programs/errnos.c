@@ -76,7 +76,9 @@ static void of_host(void)
     CHECK(cairn_mkfs(in_dir("huge"), "ext4", 0, NULL, 0), -EINVAL, "give its size");
     CHECK(access(in_dir("huge"), F_OK), -1, NULL);
     CHECK(cairn_mkfs(in_dir("file"), "ext4", 16 << 20, NULL, 0), -EEXIST, "file");
-    CHECK(cairn_mkfs(in_dir("directory"), "ext4", 16 << 20, NULL, 0), -EOPNOTSUPP, "directory");
+    CHECK(cairn_mkfs(in_dir("directory"), "ext4", 16 << 20, NULL, 0), -EISDIR, "directory");
+    CHECK(cairn_open(in_dir("directory"), CAIRN_READ, NULL, &volume), -EISDIR, "directory");
+    CHECK(cairn_check(in_dir("directory")), -EISDIR, "directory");
     if (strstr(cairn_last_error(), "--"))
         CHECK(1, 0, "no option of the program");
     /* An ordinary user. */

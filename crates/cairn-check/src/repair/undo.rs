@@ -46,7 +46,7 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The undo file cannot be written. The volume was not changed.
-    #[error("the undo file cannot be written: {0}; nothing was changed: name another with --undo")]
+    #[error("the undo file cannot be written: {0}; nothing was changed: name another file")]
     Write(DeviceError),
     /// The volume cannot be written, and is as it was.
     #[error("{0}; nothing was changed")]
@@ -55,21 +55,24 @@ pub enum Error {
     #[error("{0}; the volume is changed in part: take the repair back when the device works")]
     Partly(DeviceError),
     /// The undo file of an earlier repair is there.
-    #[error("an earlier repair was interrupted: take it back with `{command}`, then `rm {file}`")]
+    #[error(
+        "an earlier repair was interrupted: take it back with the undo file {file}, then `rm \
+        {file}`"
+    )]
     Interrupted {
-        /// The command that takes it back.
-        command: String,
+        /// The image, as a word of a command line.
+        image: String,
         /// The file, as a word of a command line.
         file: String,
     },
     /// As [`Error::Interrupted`], where another volume is to be made.
     #[error(
-        "a repair of what was there was interrupted: take it back with `{command}`, or `rm \
-        {file}` if it is not wanted any more; nothing was changed"
+        "a repair of what was there was interrupted: take it back with the undo file {file}, or \
+        `rm {file}` if it is not wanted any more; nothing was changed"
     )]
     Unwanted {
-        /// The command that takes it back.
-        command: String,
+        /// The image, as a word of a command line.
+        image: String,
         /// The file, as a word of a command line.
         file: String,
     },

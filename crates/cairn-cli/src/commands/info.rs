@@ -11,7 +11,7 @@ use super::pool;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::session::ImageArg;
-use crate::{json, print, session};
+use crate::{json, print, session, wording};
 
 /// Arguments of `info`.
 #[derive(Debug, clap::Args)]
@@ -29,8 +29,8 @@ fields, whose names do not change. Dates are seconds since 1970 there. A disk ha
 (GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \
 \"size\", \"type\", \"name\", \"filesystem\" and \"label\". With --pool: \"pool\" and \
 \"volumes\", each with \"name\", \"address\", \"size\", \"snapshot\" and \"writer\" (null, or \
-\"host\" and \"process\"), and \"unreadable\", each with \"name\" and \"reason\"; if there are \
-such, the exit status is 4.")]
+\"host\" and \"process\"), \"unreadable\", each with \"name\" and \"reason\"; if there are \
+such, the exit status is 4 (3 if the mode forbids it); and \"left\", what belongs to no volume.")]
 pub struct Args {
     /// List the volumes and snapshots of the pool that the address of an object volume names.
     #[arg(long)]
@@ -47,6 +47,9 @@ const DATES: [&str; 3] = ["created", "last_mounted", "last_written"];
 
 /// Keys whose numbers are bytes.
 const SIZES: [&str; 3] = ["size", "used", "free"];
+
+/// Keys whose texts may say what to do.
+const ADVICE: [&str; 2] = ["access", "needs_check"];
 
 /// Prints what the image holds. Only the superblock (F2FS: also the checkpoint), the root's inode
 /// or the partition table is read; damage elsewhere does not matter.
@@ -108,6 +111,11 @@ fn show(
         // The superblock tells ext2, ext3 and ext4 apart.
         if let Some(kind) = fields.remove("kind") {
             object.insert("type".into(), kind);
+        }
+        for key in ADVICE {
+            if let Some(Value::String(text)) = fields.get_mut(key) {
+                *text = wording::named(text).into_owned();
+            }
         }
         object.extend(sizes(&fields));
         object.extend(fields);

@@ -4,11 +4,12 @@
 use std::ffi::OsString;
 
 use cairn::ImageSpec;
-use cairn::objects::{self, Address, Copy, Listing, Unreadable};
+use cairn::objects::{self, Address, Copy, Listing, Stranger, Unreadable};
+use cairn_block::ErrorKind;
 use serde_json::json;
 
 use crate::failure::{self, Failure, Outcome, Status};
-use crate::output::with_stdout;
+use crate::output::{complain, with_stdout};
 use crate::print;
 
 /// What `snapshot` and `clone` copy.
@@ -61,9 +62,10 @@ Examples:
 
 Volumes may be in use meanwhile. An open volume also removes what it no longer needs by itself; \
 gc finds what removed volumes and killed writers have left. While a volume of the pool cannot be \
-read, nothing is removed.")]
+read, nothing is removed. Links and files of other users that are in the way are named and left \
+alone.")]
 pub struct GcArgs {
-    /// First remove this volume or snapshot. May be repeated.
+    /// First remove this volume or snapshot. May be repeated: if one cannot be removed, none is.
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
     /// Remove a volume although a writer has it open: its data is lost.
@@ -113,11 +115,10 @@ fn copy(args: &CopyArgs, kind: Copy) -> Outcome {
 /// There is no such volume, it is in use, an object is damaged, or the store fails.
 pub fn gc(args: &GcArgs) -> Outcome {
     let pool = address(&args.pool)?;
-    for name in &args.remove {
-        objects::remove(&of_pool(&pool, name), args.force)?;
-    }
+    objects::remove_all(&pool, &args.remove, args.force)?;
     let verified = if args.verify { Some(verify(&pool)?) } else { None };
-    let done = objects::gc(&pool)?;
+    let done = objects::gc(&pool).map_err(|error| given_up(&pool, error))?;
+    tell(&pool, &done.left);
     with_stdout(|output| {
         if args.json {
             let object = json!({
@@ -127,6 +128,7 @@ pub fn gc(args: &GcArgs) -> Outcome {
                 "objects": done.objects,
                 "bytes": done.bytes,
                 "unfinished": done.unfinished,
+                "left": left(&done.left),
             });
             return writeln!(output, "{object:#}");
         }
@@ -139,6 +141,32 @@ pub fn gc(args: &GcArgs) -> Outcome {
             files => writeln!(output, "{files} unfinished files of killed processes removed"),
         }
     })
+}
+
+/// The failure of a gc, and how the volumes that it could not read are given up.
+fn given_up(pool: &Address, error: cairn::Error) -> Failure {
+    let unreadable = objects::volumes(pool).map(|(_, unreadable)| unreadable).unwrap_or_default();
+    let failure = Failure::from(error);
+    match &unreadable[..] {
+        [] => failure,
+        all => {
+            let names: Vec<_> = all.iter().map(|one| format!(" --remove {}", one.name)).collect();
+            failure.leaving(format!("to give up what is lost, cairn gc --force{}", names.concat()))
+        }
+    }
+}
+
+/// Names what belongs to no volume.
+fn tell(pool: &Address, strangers: &[Stranger]) {
+    for Stranger { name, reason } in strangers {
+        let name = print::escaped(name.as_bytes());
+        complain(format_args!("warning: {}: {name} is left alone: {reason}", pool.place));
+    }
+}
+
+fn left(strangers: &[Stranger]) -> Vec<serde_json::Value> {
+    let one = |one: &Stranger| json!({ "name": one.name, "reason": one.reason });
+    strangers.iter().map(one).collect()
 }
 
 fn of_pool(pool: &Address, name: &str) -> Address {
@@ -167,7 +195,11 @@ fn failed(pool: &Address, unreadable: &[Unreadable], advice: &str) -> Outcome {
     failure::each(unreadable, |Unreadable { name, error }| {
         let address = of_pool(pool, name);
         let advice = if advice.is_empty() { String::new() } else { format!("{advice} {name}") };
-        Err(Failure::new(Status::Corrupt, format!("{address}: {error}{advice}")))
+        let status = match error.kind {
+            ErrorKind::PermissionDenied => Status::NoImage,
+            _ => Status::Corrupt,
+        };
+        Err(Failure::new(status, format!("{address}: {error}{advice}")))
     })
 }
 
@@ -177,7 +209,18 @@ fn failed(pool: &Address, unreadable: &[Unreadable], advice: &str) -> Outcome {
 /// The image is in no pool; a damaged manifest, after the others are listed; or the store.
 pub fn list(image: &ImageSpec, json: bool) -> Outcome {
     let pool = objects::address(image)?;
-    let (volumes, unreadable) = objects::volumes(pool)?;
+    let found = objects::volumes(pool).and_then(|found| Ok((found, objects::strangers(pool)?)));
+    let ((volumes, unreadable), strangers) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            let failure = Failure::from(error);
+            if json {
+                with_stdout(|output| crate::json::failure(output, &failure))?;
+            }
+            return Err(failure);
+        }
+    };
+    tell(pool, &strangers);
     with_stdout(|output| {
         if !json {
             return output.bytes(table(&volumes, &unreadable).as_bytes());
@@ -186,7 +229,9 @@ pub fn list(image: &ImageSpec, json: bool) -> Outcome {
         let why = |one: &Unreadable| json!({ "name": one.name, "reason": one.error.to_string() });
         let unreadable: Vec<_> = unreadable.iter().map(why).collect();
         let place = pool.place.to_string();
-        let object = json!({ "pool": place, "volumes": volumes, "unreadable": unreadable });
+        let left = left(&strangers);
+        let object =
+            json!({ "pool": place, "volumes": volumes, "unreadable": unreadable, "left": left });
         writeln!(output, "{object:#}")
     })?;
     failed(pool, &unreadable, "")

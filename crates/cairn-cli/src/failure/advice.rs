@@ -3,9 +3,25 @@
 
 use cairn::{Cause, Class, Error};
 use cairn_block::ErrorKind;
+use cairn_check::repair::undo;
+
+/// A text of an error of an undo file, with the command that takes the repair back.
+pub(super) fn taking_back(error: &undo::Error, text: &str) -> String {
+    use undo::Error as E;
+    match error {
+        E::Interrupted { image, file } | E::Unwanted { image, file } => text.replace(
+            &format!("with the undo file {file}"),
+            &format!("with `cairn check --take-back {file} {image}`"),
+        ),
+        _ => text.to_owned(),
+    }
+}
 
 /// The error with its advice.
 pub(super) fn text(error: &Error) -> String {
+    if let Cause::Undo(why) = error.cause() {
+        return taking_back(why, &error.fact());
+    }
     match advice(error) {
         Some(advice) => format!("{}: {advice}", error.fact()),
         None => error.fact(),

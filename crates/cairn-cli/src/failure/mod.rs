@@ -18,7 +18,7 @@ pub use cairn_block::error::plain;
 pub use self::overwritten::Overwritten;
 use self::overwritten::is_host_full;
 
-use crate::print;
+use crate::{print, wording};
 
 /// Exit statuses. Stable: scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,6 +310,12 @@ fn directory(path: &str) -> String {
     path.rsplit_once('/').map_or("", |(directory, _)| directory).to_owned()
 }
 
+/// What an undo file of a repair says, with the command that takes the repair back.
+#[must_use]
+pub fn undo(error: &cairn_check::repair::undo::Error) -> String {
+    advice::taking_back(error, &error.to_string())
+}
+
 /// Does `work` for each operand. As in coreutils, a failure for one does not stop the others, and
 /// the status is that of the first failure.
 ///
@@ -346,7 +352,7 @@ pub fn all(steps: impl IntoIterator<Item = Outcome>) -> Outcome {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the message contains. Later failures have lines of their own.
-        f.write_str(&self.message.replace('\n', "; "))?;
+        f.write_str(&wording::named(&self.message.replace('\n', "; ")))?;
         if self.overwritten.is_some() {
             f.write_str(": its old contents may be gone")?;
         }

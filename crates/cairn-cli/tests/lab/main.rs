@@ -2,6 +2,7 @@
 //! speed.
 
 mod crash;
+mod ended;
 
 use assert_cmd::Command;
 use serde_json::Value;

@@ -30,6 +30,7 @@ mod newcomers;
 mod object_volumes;
 mod outputs;
 mod overwrite;
+mod pools;
 mod refused;
 mod repairs;
 mod reproducible;

@@ -227,22 +227,17 @@ const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
 const READ_ONLY_RO_COMPAT: &[(RoCompat, &str)] = &[
     (
         RoCompat::QUOTA,
-        "quota would not count what is written, so nothing but `cairn check --repair` and the \
-         settings of `cairn tune` changes it; mount with Linux, or remove it with `tune2fs -O \
-         ^quota`",
+        "quota would not count what is written, so nothing but repairs and settings change it; \
+         mount with Linux, or remove it with `tune2fs -O ^quota`",
     ),
     (
         RoCompat::PROJECT,
-        "project quota would not count what is written, so nothing but `cairn check --repair` and \
-         the settings of `cairn tune` changes it; mount with Linux, or remove it with `tune2fs -O \
-         ^project`",
+        "project quota would not count what is written, so nothing but repairs and settings change \
+         it; mount with Linux, or remove it with `tune2fs -O ^project`",
     ),
     (RoCompat::BIGALLOC, "clusters (bigalloc) cannot be allocated; mount with Linux to write"),
     (RoCompat::VERITY, "fs-verity files are not maintained; mount with Linux to write"),
-    (
-        RoCompat::READONLY,
-        "the volume is marked read-only; remove the mark with `cairn tune -O ^read-only`",
-    ),
+    (RoCompat::READONLY, "the volume is marked read-only; remove the mark"),
     (RoCompat::SHARED_BLOCKS, "files share blocks; `e2fsck -E unshare_blocks` gives each its own"),
 ];
 

@@ -88,7 +88,7 @@ pub(super) fn choose(wishes: &[String], beside: Features) -> Result<Features> {
     match maintained.access() {
         Access::ReadWrite => Ok(features),
         Access::ReadOnly(why) | Access::Refuse(why) => Err(Error::Option(format!(
-            "Cairn could not write such a volume: {why}: leave the feature out of -O"
+            "Cairn could not write such a volume: {why}: leave the feature out"
         ))),
     }
 }

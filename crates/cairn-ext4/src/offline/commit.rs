@@ -36,8 +36,8 @@ impl Offline {
     pub(crate) fn commit(&mut self, blocks: Blocks, superblock: Superblock) -> Result<()> {
         if blocks.len() > self.commit_limit() {
             return Err(Error::Option(format!(
-                "{} blocks must change at once, which the journal has no room for: make it larger \
-                 (cairn tune -J size=64M)",
+                "{} blocks must change at once, which the journal has no room for: make the \
+                 journal larger",
                 blocks.len()
             )));
         }

@@ -37,7 +37,7 @@ pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, Fou
 pub(crate) fn finish_orphans(ops: &Arc<Operations>, slots: Vec<(Ino, Slot)>) -> Result<()> {
     let (listed, whole) = orphan_list(ops)?;
     if let Err(error) = ops.observe(whole) {
-        tracing::warn!(%error, "the list of orphans ends early: run `cairn check --repair`");
+        tracing::warn!(%error, "the list of orphans ends early: check and repair the volume");
         note_if_unread(ops, &error);
         if listed.is_empty() {
             clear_list(ops)?;
@@ -51,8 +51,8 @@ pub(crate) fn finish_orphans(ops: &Arc<Operations>, slots: Vec<(Ino, Slot)>) -> 
     }
     for ino in all.into_iter().filter(|ino| ops.orphans.contains(*ino)) {
         if let Err(error) = ops.observe(finish_orphan(ops, ino)) {
-            tracing::warn!(%ino, %error, "an orphan could not be deleted or truncated: run `cairn \
-                 check --repair`");
+            tracing::warn!(%ino, %error, "an orphan could not be deleted or truncated: check \
+                 and repair the volume");
             note_if_unread(ops, &error);
             if ops.is_read_only() {
                 break;

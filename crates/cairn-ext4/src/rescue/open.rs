@@ -45,7 +45,9 @@ fn replayed(
     runtime: &Arc<dyn Runtime>,
 ) -> Result<RawVolume> {
     let volume = RawVolume::open(device.clone(), choice)?;
-    if !volume.superblock.features().incompat(Incompat::RECOVER) {
+    // No backup says whether the log has anything: it is as old as the volume.
+    let says_clean = !volume.superblock.features().incompat(Incompat::RECOVER);
+    if says_clean && volume.backup.is_none() {
         return Ok(volume);
     }
     let overlay: Arc<dyn BlockDevice> = match Overlay::new(device) {

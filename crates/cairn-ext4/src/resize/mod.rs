@@ -111,8 +111,7 @@ fn step(volume: &Offline, blocks: u64) -> Result<u64> {
     let room = volume.commit_limit().saturating_sub(others);
     if room < 2 {
         return Err(Error::Refused(
-            "the journal is too small to add groups: make it larger (cairn tune -J size=64M)"
-                .into(),
+            "the journal is too small to add groups: make the journal larger".into(),
         ));
     }
     let per_block = u64::from(layout.descs_per_block());

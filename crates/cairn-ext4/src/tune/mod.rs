@@ -129,8 +129,8 @@ fn set_uuid(superblock: &mut Superblock, uuid: Uuid) -> Result<()> {
     if features.ro_compat(RoCompat::METADATA_CSUM) {
         if !features.incompat(Incompat::CSUM_SEED) && uuid != superblock.uuid() {
             return refuse(
-                "all checksums of the volume follow from it: add -O metadata_csum_seed, which \
-                 keeps their seed (Linux 4.4 and later read it)",
+                "all checksums of the volume follow from it: add the feature metadata_csum_seed, \
+                 which keeps their seed (Linux 4.4 and later read it)",
             );
         }
     } else if features.ro_compat(RoCompat::GDT_CSUM) && uuid != superblock.uuid() {

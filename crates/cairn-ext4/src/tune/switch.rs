@@ -52,8 +52,7 @@ impl Switch {
             Err(_) => Error::unfinished(
                 error,
                 "the volume has no journal now and is not clean: make room on the host or \
-                     replace the device, run e2fsck -f on it, and add a journal again (cairn tune \
-                     -O has_journal)",
+                     replace the device, run e2fsck -f on it, and add a journal again",
             ),
         })
     }

@@ -155,8 +155,8 @@ pub(super) fn clean_sections(
     }
     let lost = count_lost(store, &suspects)?;
     if lost > 0 {
-        tracing::warn!(sections = ?marked.sections, lost, "blocks without an owner: run `cairn \
-            check --repair` on this volume");
+        tracing::warn!(sections = ?marked.sections, lost, "blocks without an owner: check and \
+            repair the volume");
         store.checkpoints.raise(CheckpointFlags::FSCK);
     }
     let whole = marked.sections.iter().all(|section| segments.section(*section).valid == 0);

@@ -39,7 +39,7 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features, Error> {
     if !lacking.is_empty() && !features.contains(Features::EXTRA_ATTR) {
         let names = lacking.names().join(", ");
         return Err(Error::Option(format!(
-            "without extra_attr there is no room for {names}: -O extra_attr,{names}"
+            "without extra_attr there is no room for {names}: ask for extra_attr,{names}"
         )));
     }
     Ok(features)

@@ -19,8 +19,8 @@ pub(crate) fn delete_orphans(ops: &Operations) -> Result<()> {
             }
             // The orphan stays recorded. The volume is mounted all the same.
             Err(error) => {
-                tracing::warn!(nid = %orphan, %error, "an orphan could not be read: run `cairn \
-                    check --repair`");
+                tracing::warn!(nid = %orphan, %error, "an orphan could not be read: check and \
+                    repair the volume");
                 ops.store()?.checkpoints.raise(CheckpointFlags::FSCK);
                 let _ = ops.mount.observe(Err::<(), _>(error));
             }

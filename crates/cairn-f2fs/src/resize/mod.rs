@@ -155,8 +155,8 @@ fn refuse(superblock: &Superblock) -> Result<()> {
         return Ok(());
     };
     Err(Error::Refused(format!(
-        "the size of {what} cannot change: `cairn build -t f2fs --size SIZE NEW IMAGE` makes a \
-         volume of another size with the same files"
+        "the size of {what} cannot change: make a new volume of that size with the same \
+         files"
     )))
 }
 

@@ -86,7 +86,7 @@ impl Tables {
         for block in room..self.layout.nat_blocks() {
             if nat::entries(&self.nat_block(block)?).any(|entry| !entry.is_free()) {
                 let why = "files have numbers that the volume would no longer have at that size: \
-                           `cairn build -t f2fs --size SIZE NEW IMAGE` makes a new volume of them";
+                           make a new volume of that size with them";
                 return Err(Error::Refused(why.into()));
             }
         }

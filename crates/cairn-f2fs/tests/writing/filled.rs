@@ -362,7 +362,7 @@ fn impossible_nodes_are_named() {
     refused(&attribute("system.posix_acl_access", 3), "node 1: attribute system.posix");
     let zoned = MkfsOptions { zoned: true, ..options("") };
     let error = plan(&Made::new(), &zoned).err().expect("zones");
-    assert!(error.to_string().contains("leave -m out"), "{error}");
+    assert!(error.to_string().contains("leave the zones out"), "{error}");
 }
 
 #[test]

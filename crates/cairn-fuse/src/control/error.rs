@@ -16,8 +16,8 @@ pub enum ControlError {
     )]
     NoSocket(Vec<(PathBuf, Option<String>)>),
     /// The daemon no longer listens.
-    #[error("the daemon that served it is gone (its socket {} is stale): run `cairn umount -l`, \
-        then mount again", .0.display())]
+    #[error("the daemon that served it is gone (its socket {} is stale): detach the mount, then \
+        mount again", .0.display())]
     Gone(PathBuf),
     /// The mount belongs to another user.
     #[error("it was mounted by user {owner}: run as that user or as root")]

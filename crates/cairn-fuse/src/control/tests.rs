@@ -220,7 +220,7 @@ fn a_stale_socket_is_reported_and_replaced() {
     drop(UnixListener::bind(rig.path()).unwrap());
     let gone = rig.connect().unwrap_err();
     assert!(
-        matches!(gone, ControlError::Gone(_)) && gone.to_string().contains("cairn umount -l"),
+        matches!(gone, ControlError::Gone(_)) && gone.to_string().contains("detach the mount"),
         "{gone}"
     );
     let server = rig.listen();

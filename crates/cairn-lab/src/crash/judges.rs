@@ -16,10 +16,10 @@ use cairn_crash::damage::flip;
 use cairn_crash::foreign::{self, is_clean_after_preen, is_clean_f2fs};
 use cairn_crash::states::{Recording, SECTOR, Volatile, read_image, write_image};
 use cairn_crash::workload::{Crashed, Verdict};
-use tempfile::TempDir;
 
 use super::kinds::{Format, Kind, open};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::leaving::Scratch;
 use crate::mounted::{Mounted, Server};
 
 /// Records of errors, which are no damage.
@@ -28,7 +28,7 @@ const RECORDS: [&str; 2] = ["f2fs.checkpoint.flags", "f2fs.superblock.errors"];
 /// The judges of a kind, and the room that they need.
 pub(super) struct Judges {
     kind: &'static Kind,
-    dir: TempDir,
+    dir: Scratch,
     checker: Option<PathBuf>,
     kernel: bool,
     /// Where ext4's journal lies, if it has checksums.
@@ -46,8 +46,7 @@ impl Judges {
     pub(super) fn new(kind: &'static Kind, kernel: bool) -> Result<Self> {
         let shm = Path::new("/dev/shm");
         let place = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-        let dir = tempfile::Builder::new().prefix("cairn-lab-crash-").tempdir_in(&place);
-        let dir = dir.map_err(Error::host(&place))?;
+        let dir = Scratch::named(&place, "cairn-lab-crash-")?;
         let kernel = kernel && kind.format == Format::Ext4;
         let log = if kind.has_checksums { journal_of(kind)? } else { None };
         Ok(Self { kind, dir, checker: foreign::find(checker_of(kind.format)), kernel, log })

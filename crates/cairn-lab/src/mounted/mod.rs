@@ -8,12 +8,16 @@ pub(crate) mod used;
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::error::{Error, Result};
 use crate::experiment::Context;
+use crate::leaving::{self, Kept};
 use used::Used;
 
 /// How long a server may take to mount, and to end.
@@ -95,15 +99,61 @@ pub(crate) fn command(name: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Runs a command to its end and returns its standard output.
+/// Runs a command to its end and returns its standard output. It is killed if this process ends
+/// meanwhile.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
+    let output = running(command);
+    told(command, output)
+}
+
+/// As [`run`], of a command that mounts. It is not killed, and a signal from the terminal does not
+/// reach it: it ends soon, and what it has left unfinished nobody would take down.
+fn ended(command: &mut Command) -> Result<String> {
+    let output = command.process_group(0).output();
+    told(command, output)
+}
+
+fn told(command: &Command, output: std::io::Result<Output>) -> Result<String> {
     let name = command.get_program().display().to_string();
-    let output = command.output().map_err(Error::host(&name))?;
+    let output = output.map_err(Error::host(&name))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = on_one_line(&[output.stdout, output.stderr].concat());
     Err(Error::Program(format!("{name} ends with {}: {said}", output.status)))
+}
+
+/// Takes a mount out of the tree, although files of it may be open: its server ends when they are
+/// closed.
+fn detach(server: &Server, point: &Path) {
+    let (program, words): (&Path, &[&str]) = match server {
+        Server::Cairn { program, .. } => (program, &["umount", "--lazy"]),
+        Server::Kernel => (Path::new("umount"), &["--lazy"]),
+        _ if rustix::process::geteuid().is_root() => (Path::new("umount"), &["--lazy"]),
+        _ => (Path::new("fusermount3"), &["-u", "-z"]),
+    };
+    // Nobody is left to hear of it.
+    let _ = command(program).args(words).arg(point).output();
+}
+
+/// Runs a command to its end. It is killed if this process ends meanwhile.
+fn running(command: &mut Command) -> std::io::Result<Output> {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let kept = kill_at_end(&child);
+    let output = child.wait_with_output();
+    leaving::stay_if_ending();
+    drop(kept);
+    output
+}
+
+/// Has a child killed if this process ends before it.
+fn kill_at_end(child: &Child) -> Option<Kept> {
+    // Its number may be another process's when it is killed; this stays its own.
+    let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
+    Some(leaving::keep(move || {
+        // It may have ended by itself.
+        let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
+    }))
 }
 
 /// A mounted image.
@@ -115,6 +165,8 @@ pub(crate) struct Mounted {
     /// The server, if it is a child process.
     child: Option<Child>,
     is_mounted: bool,
+    /// What takes it down if the process ends.
+    kept: Vec<Kept>,
 }
 
 impl Mounted {
@@ -126,13 +178,16 @@ impl Mounted {
             point: point.to_owned(),
             child: None,
             is_mounted: false,
+            kept: Vec::new(),
         };
+        let _guard = leaving::mounting();
         match mounted.server.clone() {
             Server::Cairn { program, options } => {
-                run(command(&program).args(["mount", "-o", &options]).args([image, point]))?;
+                let mut mount = command(&program);
+                ended(mount.args(["mount", "-o", &options]).args([image, point]))?;
             }
             Server::Kernel => {
-                drop(run(command("mount").args(["-o", "loop"]).args([image, point]))?)
+                drop(ended(command("mount").args(["-o", "loop"]).args([image, point]))?)
             }
             Server::Fuse2fs => {
                 let mut fuse2fs = command("fuse2fs");
@@ -156,6 +211,8 @@ impl Mounted {
             }
         }
         mounted.is_mounted = true;
+        let (server, point) = (mounted.server.clone(), point.to_owned());
+        mounted.kept.push(leaving::keep(move || detach(&server, &point)));
         Ok(mounted)
     }
 
@@ -203,6 +260,7 @@ impl Mounted {
         let failed =
             |what: String| Error::Program(format!("{name} for {}: {what}", self.image.display()));
         let mut child = command.stderr(Stdio::piped()).spawn().map_err(Error::host(&name))?;
+        self.kept.extend(kill_at_end(&child));
         let end = std::time::Instant::now() + PATIENCE;
         while !is_mount_point(&self.point)? {
             if let Ok(Some(status)) = child.try_wait() {
@@ -227,6 +285,7 @@ impl Mounted {
         if !std::mem::take(&mut self.is_mounted) {
             return Ok(());
         }
+        leaving::stay_if_ending();
         match &self.server {
             Server::Cairn { program, .. } => run(command(program).arg("umount").arg(&self.point))?,
             Server::Fuse2fs
@@ -242,12 +301,14 @@ impl Mounted {
         if let Some(mut child) = self.child.take() {
             child.wait().map_err(Error::host(&self.point))?;
         }
+        self.kept.clear();
         Ok(())
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        leaving::stay_if_ending();
         // This runs after a failure, which has been reported already.
         let _ = self.take_down();
         if let Some(mut child) = self.child.take() {
@@ -312,6 +373,7 @@ mod tests {
             point: directory.path().to_owned(),
             child: None,
             is_mounted: false,
+            kept: Vec::new(),
         };
         let error = mounted.serve(&mut program).unwrap_err().to_string();
         assert!(error.contains("an image: ends with exit status: 3: why"), "{error}");

@@ -20,8 +20,8 @@ pub fn connect(place: &Place) -> Result<Arc<dyn Store>> {
         #[cfg(not(feature = "remote"))]
         place => {
             let detail = format!(
-                "this program was built without stores in the network, so {place} cannot be \
-                 opened: build it with `cargo build --release -p cairn-cli --features remote`"
+                "this build has no stores in the network, so {place} cannot be opened: build it \
+                 with the feature `remote`"
             );
             Err(cairn_block::Error::new(cairn_block::ErrorKind::Unsupported, "open", detail))
         }

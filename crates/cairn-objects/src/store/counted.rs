@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::stats::{Counter, Report};
 
-use super::{Condition, Listed, Object, Result, Store, Tag, total};
+use super::{Condition, Listed, Object, Result, Store, Stranger, Swept, Tag, total};
 
 /// What a store was asked for.
 #[derive(Debug, Default)]
@@ -115,7 +115,19 @@ impl Store for Counted {
         self.observe(self.inner.delete(name))
     }
 
-    fn sweep(&self) -> Result<u64> {
+    fn sweep(&self) -> Result<Swept> {
         self.inner.sweep()
+    }
+
+    fn strangers(&self) -> Result<Vec<Stranger>> {
+        self.inner.strangers()
+    }
+
+    fn is_foreign(&self, name: &str) -> bool {
+        self.inner.is_foreign(name)
+    }
+
+    fn is_made(&self) -> Result<bool> {
+        self.inner.is_made()
     }
 }

@@ -52,6 +52,25 @@ pub struct Object {
     pub tag: Tag,
 }
 
+/// What lies among the objects of a store and is none: a link of another user, what cannot be read
+/// or removed. It is left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Its name in the store.
+    pub name: String,
+    /// Why it is left alone.
+    pub reason: String,
+}
+
+/// What a sweep has removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// How many files.
+    pub files: u64,
+    /// What could not be removed.
+    pub left: Vec<Stranger>,
+}
+
 /// What a failed request means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -132,12 +151,34 @@ pub trait Store: Send + Sync {
     /// See [`ErrorKind`].
     fn delete(&self, name: &str) -> Result<()>;
 
-    /// Removes what PUTs of killed processes have left and is no object. Returns how much that was.
+    /// Removes what PUTs of killed processes have left and is no object.
     ///
     /// # Errors
     /// See [`ErrorKind`].
-    fn sweep(&self) -> Result<u64> {
-        Ok(0)
+    fn sweep(&self) -> Result<Swept> {
+        Ok(Swept::default())
+    }
+
+    /// What lists leave out.
+    ///
+    /// # Errors
+    /// See [`ErrorKind`].
+    fn strangers(&self) -> Result<Vec<Stranger>> {
+        Ok(Vec::new())
+    }
+
+    /// True if an object belongs to another user, so that a DELETE may be refused for it alone.
+    fn is_foreign(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// True if somebody has made volumes here, although there may be no object now. Where nothing
+    /// but objects tells, this is false.
+    ///
+    /// # Errors
+    /// See [`ErrorKind`].
+    fn is_made(&self) -> Result<bool> {
+        Ok(false)
     }
 }
 
@@ -162,8 +203,20 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
         (**self).delete(name)
     }
 
-    fn sweep(&self) -> Result<u64> {
+    fn sweep(&self) -> Result<Swept> {
         (**self).sweep()
+    }
+
+    fn strangers(&self) -> Result<Vec<Stranger>> {
+        (**self).strangers()
+    }
+
+    fn is_foreign(&self, name: &str) -> bool {
+        (**self).is_foreign(name)
+    }
+
+    fn is_made(&self) -> Result<bool> {
+        (**self).is_made()
     }
 }
 

@@ -115,7 +115,7 @@ fn what_killed_processes_have_not_finished_is_swept() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
     let store = DirectoryStore::new(place.path().to_owned());
-    assert_eq!(store.sweep().unwrap(), 0);
+    assert_eq!(store.sweep().unwrap().files, 0);
     store.put("log/1", &parts("12"), Condition::IfAbsent).unwrap();
     let tag = store.get("log/1").unwrap().tag;
     store.put("log/1", &parts("34"), Condition::IfMatch(&tag)).unwrap();
@@ -129,11 +129,11 @@ fn what_killed_processes_have_not_finished_is_swept() {
     // Its writer lives.
     let held = file("log/.new-17-1");
     held.lock().unwrap();
-    assert_eq!(store.sweep().unwrap(), 2);
+    assert_eq!(store.sweep().unwrap().files, 2);
     assert!(!at("log/.new-17-0").exists() && at("log/.new-17-1").exists());
     assert!(!at("probe/old").exists() && at("probe/new").exists());
     drop(held);
-    assert_eq!(store.sweep().unwrap(), 1);
+    assert_eq!(store.sweep().unwrap().files, 1);
     assert_eq!(&store.get("log/1").unwrap().bytes[..], b"34");
     assert_eq!(std::fs::read_dir(at("log")).unwrap().count(), 1);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Tag};
+use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Stranger, Swept, Tag};
 
 /// Where in a request the wish is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,19 @@ impl Store for Trouble {
         self.through("DELETE", name, || self.inner.delete(name))
     }
 
-    fn sweep(&self) -> Result<u64> {
+    fn sweep(&self) -> Result<Swept> {
         self.inner.sweep()
+    }
+
+    fn strangers(&self) -> Result<Vec<Stranger>> {
+        self.inner.strangers()
+    }
+
+    fn is_foreign(&self, name: &str) -> bool {
+        self.inner.is_foreign(name)
+    }
+
+    fn is_made(&self) -> Result<bool> {
+        self.inner.is_made()
     }
 }

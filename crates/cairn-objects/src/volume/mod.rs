@@ -140,8 +140,8 @@ fn unused(volume: &str, manifest: &Manifest) -> Result<()> {
     let Some(writer) = writer else { return Ok(()) };
     let detail = format!(
         "in use: the volume {volume} is open for writing on {} (process {}): unmount it there, or \
-         read a snapshot of it (cairn snapshot); if that machine is gone for good, take the volume \
-         over with ?take-over",
+         read a snapshot of it; if that machine is gone for good, take the volume over with \
+         ?take-over",
         writer.host, writer.pid
     );
     Err(Error::new(ErrorKind::InUse, "open", detail))

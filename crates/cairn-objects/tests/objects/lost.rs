@@ -263,7 +263,7 @@ fn a_damaged_manifest_concerns_its_volume() {
     assert_eq!(pool.verify("main").unwrap(), (1, Vec::new()));
     let before = names(&store, "");
     let said = pool.gc().unwrap_err().to_string();
-    assert!(said.contains("volumes/bad") && said.contains("--remove bad"), "{said}");
+    assert!(said.contains("volumes/bad") && said.contains("give the volume bad up"), "{said}");
     assert_eq!(names(&store, ""), before, "nothing is removed");
     store.damage("volumes/bad", |bytes| *bytes = whole.to_vec());
     pool.gc().unwrap();

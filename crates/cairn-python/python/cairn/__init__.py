@@ -12,6 +12,16 @@ the system, and permissions are not checked. Errors are OSErrors with errno and 
 from ._cairn import VERSION as __version__
 from ._file import File
 from ._path import Path
-from ._volume import Space, Volume, check, mkfs, open
+from ._volume import CheckProgress, Space, Volume, check, mkfs, open
 
-__all__ = ["File", "Path", "Space", "Volume", "__version__", "check", "mkfs", "open"]
+__all__ = [
+    "CheckProgress",
+    "File",
+    "Path",
+    "Space",
+    "Volume",
+    "__version__",
+    "check",
+    "mkfs",
+    "open",
+]

@@ -1,7 +1,7 @@
 import io
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
 __version__: str
@@ -21,7 +21,16 @@ def mkfs(
     label: str | None = None,
     overwrite: bool = False,
 ) -> None: ...
-def check(image: _Image) -> list[str]: ...
+def check(
+    image: _Image, *, progress: Callable[[CheckProgress], object] | None = None
+) -> list[str]: ...
+
+class CheckProgress(NamedTuple):
+    what: str
+    phase: int
+    phases: int
+    done: int
+    total: int
 
 class Space(NamedTuple):
     block_size: int

@@ -33,10 +33,19 @@ def mkfs(image, format="ext4", size=None, *, label=None, overwrite=False):
     _cairn.mkfs(os.fspath(image), format, size, label, overwrite)
 
 
-def check(image):
+#: How far a check is: what is checked, the number of the phase and of all phases, steps.
+CheckProgress = collections.namedtuple("CheckProgress", "what phase phases done total")
+
+
+def check(image, *, progress=None):
     """The defects of a volume that nobody has open for writing, in words. The image is only
-    read."""
-    return _cairn.check(os.fspath(image))
+    read.
+
+    progress is called with a CheckProgress in this thread when the check has come further. An
+    exception that it raises ends the check, as KeyboardInterrupt does, and leaves check().
+    """
+    tell = None if progress is None else lambda *now: progress(CheckProgress(*now))
+    return _cairn.check(os.fspath(image), tell)
 
 
 class Volume:

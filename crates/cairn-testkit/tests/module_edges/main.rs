@@ -4,11 +4,12 @@
 //! passes a name on and is no dependency by itself; tests inside a file (`#[cfg(test)]`) do not
 //! count, nor do method calls, whose owner the text does not tell.
 //!
-//! The same reading of the sources gives the public names of the facade (`public_names`).
+//! The same reading of the sources gives what the facade offers (`public_names`, `signature`).
 
 mod circles;
 mod names;
 mod public_names;
+mod signature;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};

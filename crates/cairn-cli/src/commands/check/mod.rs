@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use cairn_check::ExitStatus;
 
-use crate::failure::{Failure, Outcome, Status};
+use crate::failure::{self, Failure, Outcome, Status};
 use crate::output::{complain, with_stdout};
 use crate::{json, print};
 pub use args::Args;
@@ -60,7 +60,8 @@ fn checked(args: &Args) -> Outcome {
         }
     };
     if let Some(interrupted) = &checked.interrupted {
-        complain(format_args!("warning: {}: {interrupted}", name.display()));
+        let why = failure::undo(interrupted);
+        complain(format_args!("warning: {}: {why}", name.display()));
     }
     with_stdout(|to| match args.json {
         true => writeln!(to, "{:#}", output::document(name.as_bytes(), &checked)),
@@ -78,6 +79,6 @@ fn warn_of_interrupted(target: &Target, failure: &Failure) {
     let Target::Image(image) = target else { return };
     let interrupted = cairn::interrupted_repair(image).filter(|_| failure.status != Status::Busy);
     if let Some(interrupted) = interrupted {
-        complain(format_args!("warning: {image}: {interrupted}"));
+        complain(format_args!("warning: {image}: {}", failure::undo(&interrupted)));
     }
 }

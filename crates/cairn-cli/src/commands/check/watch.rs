@@ -22,7 +22,7 @@ impl Watch {
         let (steps, cancelled) = (Steps::start("checking"), AtomicBool::new(false));
         let watch = Arc::new(Self { steps, cancelled });
         let stop = watch.clone();
-        signals::on_ending(move || stop.cancelled.store(true, Relaxed))?;
+        signals::on_ending(move || stop.cancelled.store(true, Relaxed), || ())?;
         Ok(watch)
     }
 }

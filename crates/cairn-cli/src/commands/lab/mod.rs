@@ -10,7 +10,7 @@ use cairn_lab::compare::{Change, changes, is_comparable};
 use cairn_lab::progress::Progress;
 use cairn_lab::{Context, Experiment, Record, Scale, render};
 
-use self::common::command_line;
+use self::common::{command_line, leave_nothing};
 use super::build::failure;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
@@ -138,6 +138,7 @@ pub fn run(args: &Args) -> Outcome {
         .transpose()?;
     let page = args.html.as_deref();
     page.map_or(Ok(()), cairn_build::check_replaceable).map_err(failure)?;
+    leave_nothing()?;
     let mut records = Vec::new();
     for experiment in experiments {
         let context = context(args);

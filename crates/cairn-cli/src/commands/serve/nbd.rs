@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         return Err(Failure::new(Status::Unsupported, why));
     }
     let (ending, ended) = mpsc::channel();
-    on_ending(move || drop(ending))?;
+    on_ending(move || drop(ending), || ())?;
     let (place, _directory) = place(args)?;
     let export = Export::new(&args.export, device, args.read_only);
     let options = Options { certificates, ..Options::default() };

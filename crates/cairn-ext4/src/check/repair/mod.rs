@@ -73,7 +73,7 @@ pub fn plan(
         return Err(Error::Refused(format!(
             "a repair would lose {lost} parts of files and names, and leave {kept} files: a field \
              that says where everything else is may be wrong, and nothing says which; copy what \
-             can be read (cairn rescue), or try e2fsck with a backup (-b) on a copy"
+             can be read, or try e2fsck with a backup (-b) on a copy"
         )));
     }
     Ok(plan)

@@ -95,7 +95,7 @@ impl Population {
         let settings = Settings::new(layout, hash_settings(&probe.superblock));
         if settings.shared_blocks() && layout.features.compat(Compat::HAS_JOURNAL) {
             let why = "files that share blocks (shared_blocks) are never written: leave the \
-                       journal out with ^has_journal, as `cairn build --read-only` does";
+                       journal out with ^has_journal";
             return Err(crate::Error::Option(why.into()).into());
         }
         let mut survey = Survey::new(source, settings, Values::new(layout))?;

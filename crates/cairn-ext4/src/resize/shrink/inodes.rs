@@ -100,7 +100,7 @@ fn move_one(session: &Session, old: Ino, names: &Names, moved: &HashMap<Ino, Ino
         Error::Journal(cairn_jbd2::Error::Device(_)) | Error::Device(_) => error,
         error => Error::Refused(format!(
             "inode {old} has {entries} names and subdirectories, which cannot change at once \
-             ({error}): make the journal larger (cairn tune -J size=64M)"
+             ({error}): make the journal larger"
         )),
     })?;
     let new = session.space.allocate_inode(&handle, now(*parent), is_directory)?;

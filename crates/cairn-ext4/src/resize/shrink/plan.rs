@@ -76,7 +76,7 @@ fn check_kind(volume: &Offline) -> Result<()> {
     if volume.journal.is_none() {
         return refuse(
             "a volume without a journal is not made smaller, because a crash would damage it: add \
-             one first (cairn tune -O has_journal)",
+             a journal first",
         );
     }
     for (is_set, name) in [
@@ -85,8 +85,8 @@ fn check_kind(volume: &Offline) -> Result<()> {
     ] {
         if is_set {
             return refuse(format!(
-                "a volume with the feature {name} is not made smaller in place: `cairn build \
-                 --size min NEW IMAGE` makes a smaller one with the same files"
+                "a volume with the feature {name} is not made smaller in place: make a \
+                 smaller volume with the same files"
             ));
         }
     }

@@ -33,7 +33,7 @@ impl<'a> RawDir<'a> {
         if record.flags.contains(InodeFlags::INLINE_DATA) {
             return Err(Error::Refused(
                 "directories in their inodes (feature inline_data) are not changed in place: \
-                 `cairn build --size min NEW IMAGE` makes a smaller volume with the same files"
+                 make a smaller volume with the same files"
                     .into(),
             ));
         }

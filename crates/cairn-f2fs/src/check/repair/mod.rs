@@ -140,9 +140,7 @@ impl Mend for Mender {
             return Ok(Report::new(findings, Usage::default()));
         };
         if let Some(reason) = refusal(&volume) {
-            return Err(Error::Feature(format!(
-                "cairn check does not repair this volume: {reason}"
-            )));
+            return Err(Error::Feature(format!("this volume is not repaired: {reason}")));
         }
         if findings.count_of(&kinds::SUPERBLOCK_BOTH) > 0 {
             superblocks::mend_both(&volume, (device, scope), steps)?;

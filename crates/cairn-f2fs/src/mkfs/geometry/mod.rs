@@ -84,7 +84,7 @@ impl Geometry {
                 ([bytes], None) => too_small(*bytes, options),
                 _ => Error::Option(
                     "the devices are too small for F2FS with these options: give \
-                    larger ones, or leave out -o, -s and -z"
+                    larger ones, or leave out overprovision, sections and zones"
                         .into(),
                 ),
             }),
@@ -118,8 +118,7 @@ fn too_small(bytes: u64, options: &MkfsOptions) -> Error {
             Error::TooSmall { bytes, smallest: smallest(segments, enough) * SEGMENT_BYTES }
         }
         None => Error::Option(
-            "no size is possible with these overprovision, sections and zones: leave out -o, -s \
-             and -z"
+            "no size is possible with these overprovision, sections and zones: leave these out"
                 .into(),
         ),
     }
@@ -140,18 +139,21 @@ fn shape(medium: &Medium, options: &MkfsOptions) -> Result<(u32, u32), Refusal> 
     let asked = (options.segments_per_section, options.sections_per_zone);
     match (&medium.zones, options.zoned) {
         (None, false) if options.reserved_sections.is_some() => {
-            Err(never("a number of reserved sections (-Z) is for zoned devices (-m)"))
+            Err(never("a number of reserved sections is for zoned devices"))
         }
         (None, false) => Ok(asked),
         (None, true) => {
-            Err(never("no device has zones that must be written in order: leave -m out"))
+            Err(never("no device has zones that must be written in order: leave the zones out"))
         }
-        (Some(_), false) => Err(never("a device has zones that must be written in order: give -m")),
+        (Some(_), false) => {
+            Err(never("a device has zones that must be written in order: ask for zones"))
+        }
         (Some(zones), true) => {
             // A section is the unit that is freed.
             let of_zone = (u32::try_from(zones.size / SEGMENT_BYTES).unwrap_or(u32::MAX), 1);
             if asked != (1, 1) && asked != of_zone {
-                return Err(never("on a zoned device a section is a zone: leave -s and -z out"));
+                let why = "on a zoned device a section is a zone: leave out sections and zones";
+                return Err(never(why));
             }
             Ok(of_zone)
         }
@@ -164,7 +166,7 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     if zone == 0 || zone > MAX_SEGMENTS {
         return Err(never(
             "segments per section times sections per zone must be 1 to 8388608: give for example \
-             -s 1 -z 1",
+             one of each",
         ));
     }
     let zone_bytes = zone * SEGMENT_BYTES;
@@ -203,7 +205,9 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
         let writable = sections * (zones.capacity / BLOCK_BYTES);
         if writable <= space.overprovision * BPS {
             let text = "the zones are too few: all of their space would be reserved for cleaning";
-            return Err(never(&format!("{text}; take more zones, or give -Z 8 and -o")));
+            return Err(never(&format!(
+                "{text}; take more zones, or reserve 8 sections and give the overprovision"
+            )));
         }
     }
     Ok(Geometry {

@@ -86,7 +86,7 @@ impl Population {
     ) -> PopulateResult<Self> {
         options.check()?;
         if options.zoned {
-            let why = "a volume with zones is filled through a mount: leave -m out";
+            let why = "a volume with zones is filled through a mount: leave the zones out";
             return Err(Error::Option(why.into()).into());
         }
         let features = features::choose(&options.features)?;

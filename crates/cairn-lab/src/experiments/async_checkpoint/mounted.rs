@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
 use crate::fs_mark::program;
 use crate::fs_mark::{Load, SyncMethod};
+use crate::leaving::Scratch;
 use crate::mounted::{Available, Mounted, Server, command, is_installed, run};
 use crate::section::{Builder, Metric};
 use crate::volume;
@@ -62,8 +63,7 @@ fn one(
     cairn: &Path,
     load: &Load,
 ) -> Result<Vec<(&'static str, f64)>> {
-    let directory =
-        tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
+    let directory = Scratch::new(&context.scratch)?;
     let (image, point) = (directory.path().join("image"), directory.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     volume::make(&volume::image_file(&image, DEVICE)?.0, Some(JOURNAL))?;

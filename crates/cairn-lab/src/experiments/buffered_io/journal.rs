@@ -10,6 +10,7 @@ use super::mounted;
 use super::subjects::{LARGE, PER_BLOCK};
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
+use crate::leaving::Scratch;
 use crate::mounted::{Available, Mounted, Server};
 use crate::section::{Builder, Metric};
 use crate::volume::{self, OpenFile, growth};
@@ -90,7 +91,7 @@ fn measure_kernel(
     // The counts do not depend on the medium.
     let tmpfs = Path::new(mounted::TMPFS);
     let scratch = if tmpfs.is_dir() { tmpfs } else { &context.scratch };
-    let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
+    let directory = Scratch::new(scratch)?;
     let (image, point) = (directory.path().join("image"), directory.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     volume::make(&volume::image_file(&image, bench.sizes().device)?.0, None)?;

@@ -9,7 +9,8 @@ use cairn::FileSystem;
 use cairn_block::BlockDevice;
 
 use super::rows::{Durable, Line, Medium, Work};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::leaving::Scratch;
 use crate::scale::Scale;
 use crate::volume::{self, OpenFile, counter, growth};
 
@@ -86,12 +87,12 @@ pub(super) struct Bench {
     disk: Arc<dyn BlockDevice>,
     disk_kind: &'static str,
     sizes: Sizes,
-    _directory: Option<tempfile::TempDir>,
+    _directory: Option<Scratch>,
 }
 
 impl Bench {
     pub(super) fn new(scratch: &Path, sizes: Sizes) -> Result<Self> {
-        let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
+        let directory = Scratch::new(scratch)?;
         let ramdisk = volume::ramdisk(sizes.device)?;
         let (disk, disk_kind) =
             volume::image_file(&directory.path().join("disk.img"), sizes.device)?;

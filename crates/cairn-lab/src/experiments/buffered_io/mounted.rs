@@ -7,6 +7,7 @@ use super::measure::{MIB, Sizes};
 use super::rows::{self, Durable, Line, Medium, Work};
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
+use crate::leaving::Scratch;
 use crate::mounted::fio::{self, Job};
 use crate::mounted::{Available, Mounted, Server, is_installed};
 use crate::scale::Scale;
@@ -106,7 +107,7 @@ fn runtime(scale: Scale) -> u32 {
 /// Jobs that share a mount.
 struct Part {
     medium: Medium,
-    directory: tempfile::TempDir,
+    directory: Scratch,
     global: Vec<String>,
     jobs: Vec<Job>,
 }
@@ -119,7 +120,7 @@ fn parts(context: &Context, sizes: Sizes) -> Result<Vec<Part>> {
         if !scratch.is_dir() {
             continue;
         }
-        let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
+        let directory = Scratch::new(scratch)?;
         std::fs::create_dir(directory.path().join("mnt")).map_err(Error::host(scratch))?;
         let (device, _) = volume::image_file(&directory.path().join("image"), sizes.device)?;
         volume::make(&device, None)?;

@@ -11,6 +11,7 @@ use super::load::{DEVICE, times};
 use super::subjects::SUBJECTS;
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
+use crate::leaving::Scratch;
 use crate::mounted::{Available, Mounted, Server, command, run};
 use crate::section::Builder;
 use crate::volume;
@@ -48,8 +49,7 @@ fn one(
     cairn: &Path,
     clients: u32,
 ) -> Result<Vec<(&'static str, f64)>> {
-    let directory =
-        tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
+    let directory = Scratch::new(&context.scratch)?;
     let (image, point) = (directory.path().join("image"), directory.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     volume::make_f2fs(&volume::image_file(&image, DEVICE)?.0)?;

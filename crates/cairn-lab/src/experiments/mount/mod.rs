@@ -11,6 +11,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Experiment, Findings};
+use crate::leaving::Scratch;
 use crate::mounted::used::Used;
 use crate::mounted::{Mounted, is_installed};
 use crate::section::{Builder, Metric};
@@ -52,7 +53,7 @@ fn measure(
     findings: &mut Findings,
 ) -> Result<()> {
     let sizes = Sizes::of(context.scale);
-    let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
+    let directory = Scratch::new(scratch)?;
     prepare(directory.path(), sizes.tree)?;
     let names: Vec<&str> = subjects.iter().map(|subject| subject.name).collect();
     let mut builder = Builder::new(subjects::ID, "Through mounts, in turn", &names, metrics());
@@ -155,7 +156,7 @@ fn one(
     outside: &Path,
     sizes: Sizes,
 ) -> Result<Vec<(usize, Figures)>> {
-    let own = tempfile::tempdir_in(outside).map_err(Error::host(outside))?;
+    let own = Scratch::new(outside)?;
     let (image, point) = (own.path().join("image"), own.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     if subject.keeps {

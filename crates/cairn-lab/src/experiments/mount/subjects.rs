@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
+use crate::leaving::Scratch;
 use crate::mounted::{Available, Mounted, Server};
 use crate::volume;
 
@@ -108,7 +109,7 @@ pub(super) fn all(
 
 /// Mounts a small image once, to see whether this machine and this program can do it.
 fn attempt(server: &Server, scratch: &Path) -> Result<()> {
-    let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
+    let directory = Scratch::new(scratch)?;
     let (image, point) = (directory.path().join("image"), directory.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     volume::make(&volume::image_file(&image, TRIAL)?.0, None)?;

@@ -14,6 +14,7 @@ use crate::clock::Real;
 use crate::error::{Error, Result};
 use crate::experiment::Context;
 use crate::fs_mark::{self, Load, SyncMethod, program};
+use crate::leaving::Scratch;
 use crate::media::{self, Medium, OnMedium};
 use crate::mounted::{Available, Mounted, Server, is_installed};
 use crate::section::{Builder, Metric, Section};
@@ -82,8 +83,7 @@ fn on_linux(
     journal: u64,
     load: &Load,
 ) -> Result<Vec<(&'static str, f64)>> {
-    let directory =
-        tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
+    let directory = Scratch::new(&context.scratch)?;
     let [slow, point] = ["storage", "mnt"].map(|name| directory.path().join(name));
     for path in [&slow, &point] {
         std::fs::create_dir(path).map_err(Error::host(path))?;

@@ -1,5 +1,7 @@
 //! Files of the host that are made or replaced under a name that the caller gives.
 
+use std::fmt;
+use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -13,12 +15,19 @@ const MOST_LINKS: u32 = 40;
 const STICKY_FOR_ALL: u32 = 0o1002;
 
 /// A link that is not followed.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "a symbolic link of another user in a directory that all may write: name the file that it \
-     leads to"
-)]
+#[derive(Debug)]
 struct ForeignLink;
+
+impl fmt::Display for ForeignLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a symbolic link of another user in a directory that all may write: name the file \
+             that it leads to",
+        )
+    }
+}
+
+impl std::error::Error for ForeignLink {}
 
 /// The file that gets the contents if `path` is written: symbolic links in the place of its last
 /// name are followed, also to a file that does not exist yet. The result is no link, so a file that
@@ -41,12 +50,8 @@ pub fn behind_links(path: &Path) -> Result<PathBuf> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(place),
             Err(error) => return Err(error),
         };
-        let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new(".")).to_owned();
-        let directory = std::fs::metadata(&parent)?;
-        let is_open_to_all = directory.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
-        let own = rustix::process::geteuid().as_raw();
-        if is_open_to_all && found.uid() != own && found.uid() != directory.uid() {
+        let parent = parent(&place);
+        if is_of_another(&found, parent)? {
             return Err(Error::new(ErrorKind::PermissionDenied, ForeignLink));
         }
         let target = std::fs::read_link(&place)?;
@@ -56,6 +61,28 @@ pub fn behind_links(path: &Path) -> Result<PathBuf> {
         }
     }
     Err(Errno::LOOP.into())
+}
+
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// True of what belongs to another user, neither to this one nor to the owner of the directory, in
+/// a directory with the sticky bit that all may write: this user cannot remove it, and need not
+/// have asked for it. A link there is not followed.
+///
+/// # Errors
+/// It or its directory cannot be looked at.
+pub fn is_foreign(path: &Path) -> Result<bool> {
+    is_of_another(&std::fs::symlink_metadata(path)?, parent(path))
+}
+
+fn is_of_another(found: &Metadata, directory: &Path) -> Result<bool> {
+    let directory = std::fs::metadata(directory)?;
+    let is_open_to_all = directory.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
+    let own = rustix::process::geteuid().as_raw();
+    Ok(is_open_to_all && found.uid() != own && found.uid() != directory.uid())
 }
 
 #[cfg(test)]
@@ -110,6 +137,7 @@ mod tests {
             let found = behind_links(&shared.join("link/"));
             let case = format!("{mode:o} {of_directory} {of_link}: {found:?}");
             assert_eq!(found.is_ok(), follows, "{case}");
+            assert_eq!(is_foreign(&link).unwrap(), !follows, "{case}");
             if let Err(error) = found {
                 assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{case}");
                 assert!(error.to_string().contains("name the file"), "{error}");

@@ -4,8 +4,14 @@
 //! the name is taken, or by a rename under the directory's lock. The directory that holds the name
 //! is synced before the answer. A tag is the file's modification time, which a replacement raises.
 //! The file is locked until it has its name, so one that is not locked belongs to nobody.
+//!
+//! Links of other users in directories that all may write are not followed
+//! ([`cairn_base::host`]), neither in the place of the store nor below it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+mod place;
+mod walk;
+
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -14,20 +20,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::memory;
-use cairn_base::system_error;
+use cairn_base::{host, memory, system_error};
 
 use super::memory::{clamp, conflict, missing};
-use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Tag};
+use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Stranger, Swept, Tag};
+use place::{behind, open, unfollowed};
+use walk::{UNFINISHED, Walk};
 
-/// Names of unfinished files begin with this; objects' names do not.
-const UNFINISHED: &str = ".new-";
 /// The file whose lock a replacement holds.
 const LOCK: &str = ".lock";
-/// What a process that was killed while it looked at the store has left is here.
-const PROBES: &str = "probe/";
-/// What may be somebody's is removed when it is older than this.
-const ABANDONED: Duration = Duration::from_secs(3600);
 /// Numbers unfinished files of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -43,8 +44,9 @@ impl DirectoryStore {
         Self { root }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
+    /// The file of an object, which is no link.
+    fn path(&self, name: &str) -> io::Result<PathBuf> {
+        behind(&self.root, name)
     }
 
     /// Writes a file beside `path`, durably. The caller gives it its name, and then closes it.
@@ -109,7 +111,7 @@ impl DirectoryStore {
 
     /// Replaces the file, if it has the tag.
     fn replace(&self, path: &Path, parts: &[Bytes], wanted: &Tag) -> io::Result<Option<Tag>> {
-        let lock = OpenOptions::new().create(true).append(true).open(self.root.join(LOCK))?;
+        let lock = open(&self.path(LOCK)?, OpenOptions::new().create(true).append(true))?;
         lock.lock()?;
         let before = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -136,55 +138,6 @@ impl DirectoryStore {
         drop(lock);
         Ok(Some(tag))
     }
-
-    /// Removes below a folder what killed processes have left. How much that was.
-    fn sweep_in(&self, folder: &Path) -> io::Result<u64> {
-        let mut swept = 0;
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            entries => entries?,
-        };
-        for entry in entries {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-            let is_probe = folder.ends_with(PROBES);
-            if path.is_dir() {
-                swept += self.sweep_in(&path)?;
-            } else if name.starts_with(UNFINISHED.as_bytes()) || is_probe {
-                let removed = remove_abandoned(&path, is_probe);
-                swept += match removed {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-                    removed => u64::from(removed?),
-                };
-            }
-        }
-        Ok(swept)
-    }
-
-    fn walk(&self, folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        for entry in entries {
-            let path = entry?.path();
-            let Ok(name) = path.strip_prefix(&self.root) else { continue };
-            let Some(name) = name.to_str() else { continue };
-            if path.is_dir() {
-                let inside = format!("{name}/");
-                if inside.starts_with(prefix) || prefix.starts_with(&inside) {
-                    self.walk(&path, prefix, found)?;
-                }
-            } else if name.starts_with(prefix) && !is_hidden(&path) {
-                let size = match fs::metadata(&path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    metadata => metadata?.len(),
-                };
-                found.push(Listed { name: name.to_owned(), size });
-            }
-        }
-        Ok(())
-    }
 }
 
 /// An unfinished file was removed, where locks do not hold others off: the PUT can be repeated.
@@ -196,29 +149,6 @@ fn swept(error: io::Error) -> io::Error {
         ),
         _ => error,
     }
-}
-
-/// Removes a file whose writer has ended. `by_age`: nobody locks it.
-fn remove_abandoned(path: &Path, by_age: bool) -> io::Result<bool> {
-    let file = File::open(path)?;
-    let is_old = || -> io::Result<bool> {
-        let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
-        Ok(age >= ABANDONED)
-    };
-    let abandoned = match file.try_lock() {
-        Err(TryLockError::WouldBlock) => false,
-        Ok(()) if !by_age => true,
-        _ => is_old()?,
-    };
-    // The writer may have given it its name, and another file this one, before the lock.
-    if !abandoned || fs::metadata(path)?.ino() != file.metadata()?.ino() {
-        return Ok(false);
-    }
-    fs::remove_file(path).map(|()| true)
-}
-
-fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 fn sync(folder: &Path) -> io::Result<()> {
@@ -254,17 +184,16 @@ fn read(file: &mut File, range: Range<u64>) -> io::Result<Bytes> {
 
 impl Store for DirectoryStore {
     fn put(&self, name: &str, parts: &[Bytes], condition: Condition<'_>) -> Result<Tag> {
-        let path = self.path(name);
-        let put = match condition {
+        let put = self.path(name).and_then(|path| match condition {
             Condition::IfAbsent => self.create(&path, parts),
             Condition::IfMatch(tag) => self.replace(&path, parts, tag),
-        };
+        });
         put.map_err(|source| error(name, &source))?.ok_or_else(|| conflict(name))
     }
 
     fn get(&self, name: &str) -> Result<Object> {
         let get = || {
-            let mut file = File::open(self.path(name))?;
+            let mut file = open(&self.path(name)?, File::options().read(true))?;
             let metadata = file.metadata()?;
             let bytes = read(&mut file, 0..metadata.len())?;
             Ok(Object { bytes, tag: tag(&metadata) })
@@ -274,7 +203,7 @@ impl Store for DirectoryStore {
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
         let open = || {
-            let file = File::open(self.path(name))?;
+            let file = open(&self.path(name)?, File::options().read(true))?;
             let size = file.metadata()?.len();
             Ok((file, size))
         };
@@ -284,21 +213,35 @@ impl Store for DirectoryStore {
     }
 
     fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<Listed>> {
-        let mut found = Vec::new();
-        self.walk(&self.root, prefix, &mut found).map_err(|source| error(prefix, &source))?;
+        let walked = Walk::all(&self.root, prefix).map_err(|source| error(prefix, &source))?;
+        let mut found = walked.objects;
         found.retain(|listed| after.is_none_or(|after| listed.name.as_str() > after));
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(found)
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        match fs::remove_file(self.path(name)) {
+        match unfollowed(&self.root, name).and_then(fs::remove_file) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(error(name, &source)),
             _ => Ok(()),
         }
     }
 
-    fn sweep(&self) -> Result<u64> {
-        self.sweep_in(&self.root).map_err(|source| error(UNFINISHED, &source))
+    fn sweep(&self) -> Result<Swept> {
+        walk::sweep(&self.root).map_err(|source| error(UNFINISHED, &source))
+    }
+
+    fn strangers(&self) -> Result<Vec<Stranger>> {
+        let walked = Walk::all(&self.root, "").map_err(|source| error("", &source))?;
+        Ok(walked.strangers)
+    }
+
+    fn is_foreign(&self, name: &str) -> bool {
+        unfollowed(&self.root, name).and_then(|path| host::is_foreign(&path)).unwrap_or(false)
+    }
+
+    fn is_made(&self) -> Result<bool> {
+        let made = || self.path("volumes").map(|path| path.is_dir());
+        made().map_err(|source| error("volumes", &source))
     }
 }
