@@ -41,6 +41,7 @@ mod sparse;
 mod support;
 mod sync;
 mod tuned;
+mod unfinished_uploads;
 mod words;
 
 use std::path::Path;
