@@ -35,7 +35,8 @@ impl std::error::Error for ForeignLink {}
 ///
 /// In a directory with the sticky bit that all may write, such as /tmp, a link is followed only if
 /// it belongs to this user or to the owner of the directory. Linux does so too where
-/// `fs.protected_symlinks` is on.
+/// `fs.protected_symlinks` is on, but only for the last name of a path. Here the rule is for all of
+/// them.
 ///
 /// # Errors
 /// A link is not followed (`PermissionDenied`), links lead in a circle, or a directory cannot be
@@ -44,16 +45,15 @@ pub fn behind_links(path: &Path) -> Result<PathBuf> {
     // Without a slash at its end, behind which lstat(2) follows a link.
     let mut place: PathBuf = path.components().collect();
     for _ in 0..MOST_LINKS {
+        check_parents(&place)?;
         let found = match std::fs::symlink_metadata(&place) {
             Ok(found) if found.is_symlink() => found,
             Ok(_) => return Ok(place),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(place),
             Err(error) => return Err(error),
         };
+        check_link(parent(&place), &found)?;
         let parent = parent(&place);
-        if is_of_another(&found, parent)? {
-            return Err(Error::new(ErrorKind::PermissionDenied, ForeignLink));
-        }
         let target = std::fs::read_link(&place)?;
         place = parent.join(&target);
         if target.as_os_str().as_bytes().ends_with(b"/") {
@@ -83,6 +83,40 @@ fn is_of_another(found: &Metadata, directory: &Path) -> Result<bool> {
     let is_open_to_all = directory.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
     let own = rustix::process::geteuid().as_raw();
     Ok(is_open_to_all && found.uid() != own && found.uid() != directory.uid())
+}
+
+/// Refuses a link that is not followed. `parent` is the directory that it is in.
+fn check_link(parent: &Path, link: &Metadata) -> Result<()> {
+    match is_of_another(link, parent)? {
+        true => Err(Error::new(ErrorKind::PermissionDenied, ForeignLink)),
+        false => Ok(()),
+    }
+}
+
+/// Refuses links on the way to a file that are not followed.
+fn check_parents(path: &Path) -> Result<()> {
+    // The names that are still to be looked up, the next one last.
+    let names = |path: &Path| -> Vec<PathBuf> {
+        path.components().rev().map(|name| PathBuf::from(name.as_os_str())).collect()
+    };
+    let (mut at, mut links) = (PathBuf::new(), 0);
+    let mut left = names(path.parent().unwrap_or(Path::new("")));
+    while let Some(name) = left.pop() {
+        let below = at.join(&name);
+        // What cannot be looked up is an error of the call that makes the file.
+        let Ok(found) = std::fs::symlink_metadata(&below) else { return Ok(()) };
+        if !found.is_symlink() {
+            at = below;
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        check_link(parent(&below), &found)?;
+        left.extend(names(&std::fs::read_link(&below)?));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -123,6 +157,9 @@ mod tests {
         fs::create_dir(&shared).unwrap();
         let link = shared.join("link");
         symlink(&aim, &link).unwrap();
+        fs::create_dir_all(aim.join("below")).unwrap();
+        let own = dir.path().join("own");
+        symlink("shared/link/below/../below", &own).unwrap();
         for (mode, of_directory, of_link, follows) in [
             (0o1777, 0, 1000, false),
             (0o1777, 0, 0, true),
@@ -142,6 +179,11 @@ mod tests {
                 assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{case}");
                 assert!(error.to_string().contains("name the file"), "{error}");
             }
+            // On the way to a file, and behind a link of the user's own.
+            let way = behind_links(&shared.join("link/below/file"));
+            assert_eq!(way.is_ok(), follows, "{case} {way:?}");
+            let way = behind_links(&own.join("file"));
+            assert_eq!(way.is_ok(), follows, "{case} {way:?}");
         }
     }
 }

@@ -22,6 +22,15 @@ pub enum Error {
         /// Its name.
         subject: String,
     },
+    /// Something else came to the place of the output after the work had begun.
+    #[error(
+        "{subject}: another program has made or replaced it meanwhile, so it was left as it is: \
+         try again, or give another name"
+    )]
+    Meanwhile {
+        /// Its name.
+        subject: String,
+    },
     /// A call of this host failed.
     #[error("{subject}: {}", words(.source))]
     Host {

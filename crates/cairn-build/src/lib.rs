@@ -13,6 +13,7 @@
 
 mod assembly;
 mod base64;
+mod before;
 mod build;
 mod compare;
 mod delivery;
@@ -35,6 +36,7 @@ mod rules;
 mod sink;
 mod sparse;
 mod store;
+mod temporary;
 mod times;
 mod tree;
 mod users;
@@ -50,11 +52,12 @@ pub use export::{
 };
 pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
 pub use options::{Built, Free, Options, Size};
-pub use output::{abandon, check_replaceable, replace};
+pub use output::{check_replaceable, replace};
 pub use read::{Source, assemble, is_layout};
 pub use rules::{IdRange, PathTest, Rules};
 pub use sink::{WriteError, Writer};
 pub use sparse::{PackOptions, UnpackOptions, pack, unpack};
 pub use store::Limits;
+pub use temporary::abandon;
 pub use times::settle_times;
 pub use tree::{TakeName, Tree};

@@ -1,19 +1,20 @@
 //! The file that is built: it has a temporary name beside the wanted one until it is whole.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cairn::{Claim, ImageSpec, Part, host};
 use tempfile::{NamedTempFile, TempDir};
 
+use crate::before::Before;
 use crate::error::{Error, Result};
 use crate::extents::next_data;
+use crate::temporary::{self, named};
 
 /// What messages call standard output.
 pub(crate) const STDOUT: &str = "standard output";
@@ -24,31 +25,14 @@ const PIECE: usize = 1 << 20;
 pub(crate) struct Unfinished {
     file: NamedTempFile,
     path: PathBuf,
+    /// What it may replace.
+    before: Before,
 }
 
 /// The directory of a path.
 pub(crate) fn directory(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_owned()
-}
-
-/// Temporary names of this process.
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Removes the files that are not whole. For a process that is about to end: nothing gets its name
-/// after it.
-pub fn abandon() {
-    let mut unfinished = unfinished();
-    for path in unfinished.drain(..) {
-        // It may just have been removed.
-        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    }
-    // `finish` waits for this lock, for ever.
-    std::mem::forget(unfinished);
 }
 
 /// Checks that a name is one of a whole image.
@@ -110,21 +94,6 @@ pub(crate) fn room(file: &File) -> Option<u64> {
     stats.f_bavail.checked_mul(stats.f_frsize)
 }
 
-/// How the temporary name of a file begins.
-fn prefix(path: &Path) -> OsString {
-    let mut prefix = OsString::from(".");
-    prefix.push(path.file_name().unwrap_or_default());
-    prefix.push(".");
-    prefix
-}
-
-/// Forgets a temporary name, and then does what the name must not be removed after.
-fn named<T>(temporary: PathBuf, name: impl FnOnce() -> T) -> T {
-    let mut unfinished = unfinished();
-    unfinished.retain(|path| *path != temporary);
-    name()
-}
-
 /// Checks that [`replace`] could make or replace a file, and changes nothing.
 ///
 /// # Errors
@@ -143,7 +112,7 @@ pub fn check_replaceable(path: &Path) -> Result<()> {
 /// The path is that of something else than a regular file, or of a link of another user in a
 /// directory that all may write; or its directory cannot be written.
 pub fn replace(path: &Path, contents: &[u8]) -> Result<()> {
-    let file = Unfinished::create(path, true)?;
+    let file = Unfinished { before: Before::Anything, ..Unfinished::create(path, true)? };
     file.keep_owner().map_err(|error| Error::host(path, error))?;
     file.file().write_all(contents).map_err(|error| Error::host(path, error))?;
     file.finish()
@@ -179,9 +148,8 @@ impl UnfinishedDirectory {
         // `.` has neither a name nor a directory above it.
         let place = fs::canonicalize(&place).unwrap_or(place);
         let above = directory(&place);
-        let made = tempfile::Builder::new().prefix(&prefix(&place)).tempdir_in(&above);
+        let made = temporary::directory(&above, place.file_name().unwrap_or_default());
         let made = made.map_err(|error| Error::host(above, error))?;
-        unfinished().push(made.path().to_owned());
         Ok(Self { directory: made, path: place })
     }
 
@@ -217,10 +185,9 @@ impl Unfinished {
     /// The directory cannot be written.
     pub(crate) fn hidden() -> Result<Self> {
         let directory = std::env::temp_dir();
-        let file = tempfile::Builder::new().prefix(".cairn.").tempfile_in(&directory);
+        let file = temporary::file(&directory, OsStr::new("cairn"), 0o600);
         let file = file.map_err(|source| Error::Scratch { directory, source })?;
-        unfinished().push(file.path().to_owned());
-        Ok(Self { path: file.path().to_owned(), file })
+        Ok(Self { path: file.path().to_owned(), file, before: Before::Anything })
     }
 
     /// Creates an empty file beside `path`; if that is a symbolic link, beside the file that it
@@ -260,14 +227,10 @@ impl Unfinished {
             _ => {}
         }
         let above = directory(&place);
-        // The umask applies.
-        let file = tempfile::Builder::new()
-            .prefix(&prefix(&place))
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(&above)
-            .map_err(|error| Error::host(above, error))?;
-        unfinished().push(file.path().to_owned());
-        Ok(Self { file, path: place })
+        let before = Before::at(&place, overwrite);
+        let file = temporary::file(&above, place.file_name().unwrap_or_default(), 0o666);
+        let file = file.map_err(|error| Error::host(above, error))?;
+        Ok(Self { file, path: place, before })
     }
 
     /// Device and inode of the file, and of the one that it will replace.
@@ -339,11 +302,8 @@ impl Unfinished {
     pub(crate) fn finish(self) -> Result<()> {
         let synced: io::Result<()> = self.file.as_file().sync_all();
         synced.map_err(|error| Error::host(&self.path, error))?;
-        let Self { file, path } = self;
-        named(file.path().to_owned(), || {
-            let persisted = file.persist(&path);
-            persisted.map(drop).map_err(|error| Error::host(&path, error.error))
-        })?;
+        let Self { file, path, before } = self;
+        named(file.path().to_owned(), || before.replace(file, &path))?;
         // The name is durable as well.
         let synced = File::open(directory(&path)).and_then(|above| above.sync_all());
         match synced {

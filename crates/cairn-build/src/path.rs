@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 4096;
 type NameBytes = Box<[u8]>;
 
 /// A checked path below the root of the image.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct MemberPath(Vec<NameBytes>);
 
 impl MemberPath {

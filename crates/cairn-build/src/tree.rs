@@ -23,11 +23,18 @@ pub type TakeName<'a> = dyn FnMut(&[u8], NodeId, &Node) -> Result<()> + 'a;
 pub struct Tree {
     nodes: Vec<Node>,
     stores: Stores,
+    unended: Vec<String>,
 }
 
 impl Tree {
-    pub(crate) fn new(nodes: Vec<Node>, stores: Stores) -> Self {
-        Self { nodes, stores }
+    pub(crate) fn new(nodes: Vec<Node>, stores: Stores, unended: Vec<String>) -> Self {
+        Self { nodes, stores, unended }
+    }
+
+    /// The archives that end without an end mark: they may have been cut off.
+    #[must_use]
+    pub fn unended(&self) -> &[String] {
+        &self.unended
     }
 
     /// All nodes; the index is the id.
@@ -99,7 +106,7 @@ impl Tree {
     /// # Errors
     /// A source cannot be read.
     pub(crate) fn dig_holes(&mut self) -> Result<()> {
-        let Self { nodes, stores } = self;
+        let Self { nodes, stores, .. } = self;
         let mut buffer = Vec::new();
         for node in nodes {
             let Kind::Regular(file) = &mut node.kind else { continue };

@@ -282,6 +282,7 @@ pub(crate) fn open_txn(
 
 fn journal_options(options: &MountOptions, layout: &Layout) -> JournalOptions {
     JournalOptions {
+        alone: false,
         commit_interval: options.commit_interval,
         checksums: Some(layout.features.ro_compat(RoCompat::METADATA_CSUM)),
         wide: layout.features.incompat(Incompat::BITS_64),

@@ -40,6 +40,9 @@ pub struct JournalOptions {
     pub async_checkpoint: Option<KeepFree>,
     /// How checkpointed transactions are found (`checkpoint_clean`).
     pub checkpoint_clean: CheckpointClean,
+    /// There is one transaction at a time, which can have half of the log. Otherwise it can have a
+    /// quarter.
+    pub alone: bool,
 }
 
 impl Default for JournalOptions {
@@ -50,6 +53,7 @@ impl Default for JournalOptions {
             wide: false,
             async_checkpoint: None,
             checkpoint_clean: CheckpointClean::default(),
+            alone: false,
         }
     }
 }
@@ -78,8 +82,9 @@ impl Journal {
         write_superblock(&area, &superblock, FORCED)?;
         let layout = BlockLayout::of(&superblock);
         let state = empty_state(&options, superblock.clone());
+        let part = state.log.blocks() / if options.alone { 2 } else { 4 };
         let journal = Arc::new(Self {
-            max_transaction_buffers: max_transaction_buffers(&layout, state.log.blocks()),
+            max_transaction_buffers: max_transaction_buffers(&layout, part),
             has_transaction_crc32: superblock.compat.contains(Compat::CHECKSUM)
                 && !superblock.has_checksums(),
             area,

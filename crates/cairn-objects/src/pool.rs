@@ -9,7 +9,7 @@ use cairn_block::{Error, ErrorKind, Result};
 
 use crate::address::check_name;
 use crate::format::data::{self, Found};
-use crate::format::manifest::{self, Manifest, Replay};
+use crate::format::manifest::{self, Manifest, Replay, Writer};
 use crate::format::{Corrupt, SECTOR};
 use crate::gc::{self, must_exist, volume_names};
 use crate::map::Map;
@@ -119,6 +119,26 @@ impl Pool {
             Err(error) if error.kind == store::ErrorKind::Missing => Ok(false),
             found => Ok(found.map(|_| true)?),
         }
+    }
+
+    /// Removes volumes with such names, if their writers were on this machine and have ended.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn remove_abandoned(&self, is_meant: impl Fn(&str) -> bool) -> Result<()> {
+        let names = volume_names(&self.requests)?;
+        for name in names.iter().filter(|name| is_meant(name)) {
+            let manifest = match find_manifest(&self.requests, name) {
+                // Another process has removed it.
+                Err(error) if error.kind == ErrorKind::NotFound => continue,
+                found => found?,
+            };
+            let is_abandoned = |writer: Option<&Writer>| writer.is_some_and(has_ended);
+            if manifest.is_ok_and(|(manifest, _)| is_abandoned(manifest.writer.as_ref())) {
+                self.requests.delete(&manifest::name(name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Copies a volume under a new name. The copy has what the source has flushed. Both share

@@ -165,9 +165,17 @@ pub fn strangers(address: &Address) -> Result<Vec<Stranger>> {
     with_pool(address, Pool::strangers)
 }
 
+/// How the name of a volume begins that is not whole.
+const UNFINISHED: &str = "unfinished-";
+
+fn is_unfinished(name: &str) -> bool {
+    let number = name.strip_prefix(UNFINISHED).unwrap_or_default();
+    number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// Makes a volume of a file's bytes: those of the ranges, and zeros. It has its name when it is
 /// whole; one that is replaced has its old contents until then. A program that dies before that
-/// leaves a volume `unfinished-…` in the pool.
+/// leaves a volume `unfinished-…` in the pool, which the next upload from this machine removes.
 ///
 /// # Errors
 /// The name is taken and `replace` is not set, or a writer has that volume open; the file cannot be
@@ -180,7 +188,8 @@ pub fn upload(
 ) -> Result<()> {
     with_pool(address, |pool| {
         let (options, made) = (Options::default(), CreateOptions::default());
-        let name = format!("unfinished-{:016x}", options.runtime.random());
+        pool.remove_abandoned(is_unfinished)?;
+        let name = format!("{UNFINISHED}{:016x}", options.runtime.random());
         let unfinished = Address { volume: name, ..address.clone() };
         let write = || {
             cairn_objects::create(&unfinished, size, &made, &options)?;

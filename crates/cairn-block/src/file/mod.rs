@@ -33,6 +33,7 @@ mod kept;
 mod kind;
 mod lock;
 mod loops;
+mod making;
 mod ofd;
 mod open;
 
@@ -41,6 +42,7 @@ pub use claim::BlockClaim;
 pub use direct::DirectFile;
 pub use holder::backing_file;
 pub use kept::KeptImage;
+pub use making::lock_making;
 pub use open::{OpenOptions, mounted_by_kernel, open_image};
 
 /// Buffers that one system call takes (`UIO_MAXIOV`).

@@ -3,11 +3,11 @@
 //! A later member replaces an earlier one of the same name. A directory that comes again keeps its
 //! entries and gets the new attributes. Nothing is reached through a symbolic link.
 //!
-//! Layers of container images hold *whiteouts*, which remove what lower layers have. Each node
-//! knows the layer that touched it last, so a whiteout spares what its own layer holds, wherever
-//! in the layer it stands.
+//! Layers of container images hold *whiteouts*, which remove what lower layers have. They are
+//! applied before anything that their layer holds, wherever in the layer they stand.
 
 mod edit;
+mod whiteouts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -44,8 +44,6 @@ enum Shape {
 struct Draft {
     metadata: Metadata,
     shape: Shape,
-    /// The layer that touched it last.
-    layer: u32,
 }
 
 /// An access list with names, which are looked up when all sources are there.
@@ -80,11 +78,14 @@ pub(crate) struct StatedFiles {
 /// A tree that grows.
 pub(crate) struct Assembly {
     drafts: Vec<Draft>,
-    layer: u32,
+    /// What whiteouts of this layer have removed, by its directory and its name.
+    hidden: HashMap<(usize, Box<[u8]>), usize>,
     limit: u64,
     /// Bytes of names and attributes.
     names: u64,
     pub(crate) named_lists: Vec<NamedList>,
+    /// Archives without an end mark.
+    pub(crate) unended: Vec<String>,
     pub(crate) stated: StatedFiles,
     pub(crate) stores: Stores,
     pub(crate) rules: Rules,
@@ -99,24 +100,19 @@ impl Assembly {
         let root = Draft {
             metadata: Metadata::new(0o755, (0, 0), rules.beginning()),
             shape: Shape::Directory(BTreeMap::new()),
-            layer: 0,
         };
         let stores = Stores::new(spool, limits.bytes);
         Self {
             drafts: vec![root],
-            layer: 0,
+            hidden: HashMap::new(),
             limit: limits.nodes,
             names: 0,
             named_lists: Vec::new(),
+            unended: Vec::new(),
             stated: StatedFiles::default(),
             stores,
             rules,
         }
-    }
-
-    /// Begins a source, or a layer of one.
-    pub(crate) fn next_layer(&mut self) {
-        self.layer = self.layer.saturating_add(1);
     }
 
     /// Puts a member in. Directories above it that are missing are made. Returns the node, or
@@ -163,11 +159,21 @@ impl Assembly {
 
     /// Adds a name for the node of another member.
     pub(crate) fn link(&mut self, path: &MemberPath, target: &MemberPath) -> Put {
+        self.link_found(path, target, self.find(target))
+    }
+
+    /// As [`Assembly::link`], for a target that was looked up.
+    pub(crate) fn link_found(
+        &mut self,
+        path: &MemberPath,
+        target: &MemberPath,
+        found: Option<usize>,
+    ) -> Put {
         if self.rules.excludes(path, false) {
             return Ok(());
         }
         let shown = || target.bytes().escape_ascii().to_string();
-        let Some(node) = self.find(target) else {
+        let Some(node) = found else {
             return Err(format!("a hard link to {}, which is not there", shown()));
         };
         self.link_node(path, node).map_err(|why| format!("a hard link to {}: {why}", shown()))
@@ -185,9 +191,6 @@ impl Assembly {
         let parent = self.directory(above, mtime)?;
         self.names = self.names.saturating_add(name.len() as u64 + 64);
         self.set_entry(parent, name, node);
-        if let Some(draft) = self.drafts.get_mut(node) {
-            draft.layer = self.layer;
-        }
         Ok(())
     }
 
@@ -195,56 +198,6 @@ impl Assembly {
     pub(crate) fn set_contents(&mut self, node: usize, file: RegularFile) {
         if let Some(Draft { shape: Shape::Other(kind), .. }) = self.drafts.get_mut(node) {
             *kind = NewKind::Regular(file);
-        }
-    }
-
-    /// Removes what lower layers have at this path.
-    pub(crate) fn whiteout(&mut self, path: &MemberPath) {
-        let Some((above, name)) = path.split() else { return };
-        let Some(parent) = self.find_components(above) else { return };
-        let Some(at) = self.entry(parent, name) else { return };
-        if self.keeps_only_this_layer(at) {
-            return;
-        }
-        if let Some(entries) = self.entries_mut(parent) {
-            entries.remove(name);
-        }
-    }
-
-    /// Removes what lower layers have in this directory.
-    pub(crate) fn opaque(&mut self, path: &MemberPath) {
-        if let Some(at) = self.find(path).filter(|at| self.is_directory(*at)) {
-            self.keep_this_layer(at);
-        }
-    }
-
-    /// True if the node is of this layer; a directory then loses what lower layers have in it.
-    fn keeps_only_this_layer(&mut self, at: usize) -> bool {
-        if self.drafts.get(at).is_none_or(|draft| draft.layer != self.layer) {
-            return false;
-        }
-        if self.is_directory(at) {
-            self.keep_this_layer(at);
-        }
-        true
-    }
-
-    fn keep_this_layer(&mut self, at: usize) {
-        let mut pending = vec![at];
-        while let Some(at) = pending.pop() {
-            let Some(Draft { shape: Shape::Directory(entries), .. }) = self.drafts.get_mut(at)
-            else {
-                continue;
-            };
-            let all = std::mem::take(entries);
-            let is_kept = |node: &usize| {
-                self.drafts.get(*node).is_some_and(|draft| draft.layer == self.layer)
-            };
-            let kept: BTreeMap<_, _> = all.into_iter().filter(|(_, node)| is_kept(node)).collect();
-            pending.extend(kept.values().copied());
-            if let Some(entries) = self.entries_mut(at) {
-                *entries = kept;
-            }
         }
     }
 
@@ -322,7 +275,7 @@ impl Assembly {
             return Err(format!("more than {} files: give a larger size", self.limit));
         }
         let at = self.drafts.len();
-        self.drafts.push(Draft { metadata, shape, layer: self.layer });
+        self.drafts.push(Draft { metadata, shape });
         self.set_entry(parent, name, at);
         Ok(at)
     }
@@ -330,7 +283,7 @@ impl Assembly {
     /// Gives an existing directory new attributes.
     fn restate(&mut self, at: usize, metadata: Metadata) {
         if let Some(draft) = self.drafts.get_mut(at) {
-            (draft.metadata, draft.layer) = (metadata, self.layer);
+            draft.metadata = metadata;
         }
     }
 
@@ -354,9 +307,6 @@ impl Assembly {
                     self.insert(at, name, metadata, Shape::Directory(BTreeMap::new()))?
                 }
             };
-            if let Some(draft) = self.drafts.get_mut(at) {
-                draft.layer = self.layer;
-            }
         }
         Ok(at)
     }
@@ -376,7 +326,7 @@ impl Assembly {
 
     /// The finished tree: what is reached from the root, numbered.
     pub(crate) fn finish(self) -> Tree {
-        let Self { drafts, stores, rules, .. } = self;
+        let Self { drafts, stores, rules, unended, .. } = self;
         let mut ids: Vec<Option<NodeId>> = vec![None; drafts.len()];
         let mut order = vec![0_usize];
         if let Some(root) = ids.first_mut() {
@@ -416,7 +366,7 @@ impl Assembly {
             rules.date(&mut metadata);
             nodes.push(Node { metadata, kind: finished(draft.shape, &id_of), links });
         }
-        Tree::new(nodes, stores)
+        Tree::new(nodes, stores, unended)
     }
 }
 

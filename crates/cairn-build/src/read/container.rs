@@ -2,6 +2,7 @@
 //! put over each other in order, each with its whiteouts.
 //!
 //! Names in their indexes are digests or relative paths, and are checked before they name a file.
+//! The digest of each file is compared.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,9 +13,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
-use super::layers::{self, Layer};
+use super::digest::Digest;
+use super::layers::{self, Known, Layer};
 use super::stream::Stream;
 use super::tar;
 use crate::assembly::Assembly;
@@ -37,6 +38,7 @@ struct Index {
 #[derive(Deserialize)]
 struct Manifest {
     layers: Vec<Descriptor>,
+    config: Option<Descriptor>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -64,6 +66,22 @@ struct Platform {
 struct Saved {
     #[serde(rename = "Layers")]
     layers: Vec<String>,
+    #[serde(rename = "Config")]
+    config: Option<String>,
+}
+
+/// What an image's configuration says of its layers.
+#[derive(Default, Deserialize)]
+struct Configuration {
+    #[serde(default)]
+    rootfs: Rootfs,
+}
+
+#[derive(Default, Deserialize)]
+struct Rootfs {
+    /// The digests of decompressed layers.
+    #[serde(default)]
+    diff_ids: Vec<String>,
 }
 
 impl Platform {
@@ -220,23 +238,32 @@ impl Container<'_> {
 
     /// The bytes of an index or a manifest. Its digest is compared.
     fn blob(&mut self, of: &Descriptor) -> Result<(String, Vec<u8>)> {
-        let name = self.blob_name(of)?;
+        let digest = self.digest(of)?;
+        let name = digest.blob();
         let bytes = self.bytes(&name)?;
-        let digest: String =
-            Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        if of.digest.strip_prefix("sha256:").is_some_and(|wanted| wanted != digest) {
-            return Err(self.failed(&name, format!("its digest is sha256:{digest}")));
-        }
+        self.compare(&name, &digest, &bytes)?;
         Ok((name, bytes))
     }
 
-    fn blob_name(&self, of: &Descriptor) -> Result<String> {
-        let is_word =
-            |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        match of.digest.split_once(':').filter(|(kind, hash)| is_word(kind) && is_word(hash)) {
-            Some((kind, hash)) => Ok(format!("blobs/{kind}/{hash}")),
-            None => Err(self.failed(&of.digest, "is not a digest")),
+    fn digest(&self, of: &Descriptor) -> Result<Digest> {
+        Digest::parse(&of.digest).map_err(|why| self.failed(&of.digest, why))
+    }
+
+    fn compare(&self, name: &str, digest: &Digest, mut bytes: &[u8]) -> Result<()> {
+        match digest.difference(&mut bytes).map_err(|error| self.failed(name, error))? {
+            Some(why) => Err(self.failed(name, why)),
+            None => Ok(()),
         }
+    }
+
+    /// Compares the digest of a configuration, which some layouts leave out.
+    fn check_configuration(&mut self, of: &Descriptor) -> Result<()> {
+        let name = self.digest(of)?.blob();
+        let is_there = match &self.blobs {
+            Blobs::Archive(files) => files.contains_key(name.as_bytes()),
+            Blobs::Directory(directory) => directory.join(&name).exists(),
+        };
+        if is_there { self.blob(of).map(drop) } else { Ok(()) }
     }
 
     /// The image of the index.
@@ -259,8 +286,13 @@ impl Container<'_> {
                 continue;
             }
             let manifest: Manifest = self.json(&name, &bytes)?;
-            let layers = manifest.layers.iter();
-            let layers = layers.map(|layer| Ok((self.blob_name(layer)?, Some(layer.size))));
+            if let Some(config) = &manifest.config {
+                self.check_configuration(config)?;
+            }
+            let layers = manifest.layers.iter().map(|layer| {
+                let digest = self.digest(layer)?;
+                Ok((digest.blob(), Some(layer.size), Known::Stored(digest)))
+            });
             let layers = layers.collect::<Result<Vec<_>>>()?;
             return self.layers(layers);
         }
@@ -307,19 +339,48 @@ impl Container<'_> {
             let why = format!("has {} images: save one alone", images.len());
             return Err(self.failed("manifest.json", why));
         };
-        self.layers(image.layers.iter().map(|name| (name.clone(), None)).collect())
+        let unpacked = self.unpacked(image)?;
+        let layers = image.layers.iter().zip(unpacked).map(|(name, unpacked)| {
+            let known = Digest::of_name(name).map(Known::Stored).or(unpacked.map(Known::Unpacked));
+            (name.clone(), None, known.unwrap_or(Known::Nothing))
+        });
+        self.layers(layers.collect())
     }
 
-    /// Puts layers in, by their names and sizes.
-    fn layers(&mut self, names: Vec<(String, Option<u64>)>) -> Result<()> {
+    /// The digests of decompressed layers, if the image has a configuration with them.
+    fn unpacked(&mut self, image: &Saved) -> Result<Vec<Option<Digest>>> {
+        let mut of = Configuration::default();
+        if let Some(name) = &image.config {
+            let bytes = self.bytes(name)?;
+            if let Some(digest) = Digest::of_name(name) {
+                self.compare(name, &digest, &bytes)?;
+            }
+            of = self.json(name, &bytes)?;
+        }
+        let (known, layers) = (of.rootfs.diff_ids, image.layers.len());
+        if known.is_empty() {
+            return Ok(vec![None; layers]);
+        }
+        if known.len() != layers {
+            let why = format!("has {layers} layers, and its configuration {}", known.len());
+            return Err(self.failed("manifest.json", why));
+        }
+        let parsed = known
+            .iter()
+            .map(|digest| Digest::parse(digest).map(Some).map_err(|why| self.failed(digest, why)));
+        parsed.collect()
+    }
+
+    /// Puts layers in, by their names, their sizes, and what else is known of them.
+    fn layers(&mut self, names: Vec<(String, Option<u64>, Known)>) -> Result<()> {
         let mut layers = Vec::new();
-        for (name, size) in names {
+        for (name, size, known) in names {
             let (file, store, at, len) = self.open(&name)?;
             if let Some(size) = size.filter(|size| *size != len) {
                 return Err(self.failed(&name, format!("has {len} bytes, not {size}")));
             }
             let source = format!("{}: {name}", self.source);
-            layers.push(Layer { source, file, store, at, len });
+            layers.push(Layer { source, file, store, at, len, known });
         }
         layers::read(self.assembly, layers)
     }

@@ -170,9 +170,17 @@ impl Cpio<'_> {
         let kind = FileKind::from_mode(header.mode)
             .ok_or_else(|| self.failed(format!("of an unknown kind ({:o})", header.mode)))?;
         let excluded = self.assembly.rules.excludes(&path, kind == FileKind::Directory);
+        let mut target = Vec::new();
         let file = match kind {
             FileKind::Regular if !excluded && header.size > 0 => Some(self.contents(header)?),
-            FileKind::Symlink => None,
+            FileKind::Symlink => {
+                if header.size > 4095 {
+                    return Err(self.failed("a symbolic link to more than 4095 bytes"));
+                }
+                // Each of its names has the target.
+                target = self.bytes(usize::try_from(header.size).unwrap_or(0))?;
+                None
+            }
             _ => {
                 let size = u64::from(header.size);
                 self.at = self.at.saturating_add(size);
@@ -200,13 +208,7 @@ impl Cpio<'_> {
         let kind = match kind {
             FileKind::Directory => NewKind::Directory,
             FileKind::Regular => NewKind::Regular(file.unwrap_or(RegularFile::EMPTY)),
-            FileKind::Symlink => {
-                if header.size > 4095 {
-                    return Err(self.failed("a symbolic link to more than 4095 bytes"));
-                }
-                let target = self.bytes(usize::try_from(header.size).unwrap_or(0))?;
-                NewKind::Symlink(target.into())
-            }
+            FileKind::Symlink => NewKind::Symlink(target.into()),
             FileKind::CharDevice => NewKind::CharDevice(device()?),
             FileKind::BlockDevice => NewKind::BlockDevice(device()?),
             FileKind::Fifo => NewKind::Fifo,

@@ -10,6 +10,8 @@ use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
+use super::digest::Digest;
+use super::layer;
 use super::members::{Change, Members};
 use super::reasons::{broken, not_kept};
 use super::stream::Stream;
@@ -33,13 +35,35 @@ pub(super) struct Layer {
     pub(super) store: u32,
     pub(super) at: u64,
     pub(super) len: u64,
+    pub(super) known: Known,
+}
+
+/// What an image says of a layer.
+#[derive(Clone)]
+pub(super) enum Known {
+    /// The digest of its bytes.
+    Stored(Digest),
+    /// The digest of the archive that they give.
+    Unpacked(Digest),
+    /// Nothing.
+    Nothing,
 }
 
 impl Layer {
+    /// Reads the layer. Its digest is compared first.
     fn read_into(&self, members: &mut impl Members) -> Result<()> {
-        let stream = Stream::in_store(self.file.clone(), self.store, self.at, self.len);
-        let stream = stream.map_err(|error| Error::source(&self.source, broken(&error)))?;
-        tar::read(members, &self.source, stream, true)
+        let failed = |error| Error::source(&self.source, broken(&error));
+        let stored = || Stream::stored(self.file.clone(), self.store, self.at, self.len);
+        let unpacked = || Stream::in_store(self.file.clone(), self.store, self.at, self.len);
+        let changed = match &self.known {
+            Known::Stored(digest) => digest.difference(&mut stored().map_err(failed)?),
+            Known::Unpacked(digest) => digest.difference(&mut unpacked().map_err(failed)?),
+            Known::Nothing => Ok(None),
+        };
+        if let Some(why) = changed.map_err(failed)? {
+            return Err(Error::source(&self.source, why));
+        }
+        tar::read(members, &self.source, unpacked().map_err(failed)?, true)
     }
 }
 
@@ -51,8 +75,9 @@ pub(super) fn read(assembly: &mut Assembly, layers: Vec<Layer>) -> Result<()> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS);
     if threads < 2 || layers.len() < 2 {
         return layers.iter().try_for_each(|layer| {
-            assembly.next_layer();
-            layer.read_into(assembly)
+            let mut members = layer::Layer::new(assembly);
+            layer.read_into(&mut members)?;
+            members.finish(&layer.source)
         });
     }
     thread::scope(|scope| {
@@ -62,11 +87,12 @@ pub(super) fn read(assembly: &mut Assembly, layers: Vec<Layer>) -> Result<()> {
             running.push_back(start(scope, assembly, layer)?);
         }
         while let Some((layer, queue)) = running.pop_front() {
-            assembly.next_layer();
+            let mut members = layer::Layer::new(assembly);
             match queue {
-                Some(queue) => queue.apply(assembly, &layer.source)?,
-                None => layer.read_into(assembly)?,
+                Some(queue) => queue.apply(&mut members, &layer.source)?,
+                None => layer.read_into(&mut members)?,
             }
+            members.finish(&layer.source)?;
             if let Some(next) = waiting.next() {
                 running.push_back(start(scope, assembly, next)?);
             }
@@ -175,7 +201,7 @@ impl Drop for Receiver {
 
 impl Receiver {
     /// Applies changes until the layer ends.
-    fn apply(self, assembly: &mut Assembly, source: &str) -> Result<()> {
+    fn apply(self, members: &mut impl Members, source: &str) -> Result<()> {
         loop {
             let changes = {
                 let mut state = self.0.lock();
@@ -192,7 +218,7 @@ impl Receiver {
             };
             self.0.changed.notify_all();
             for (member, change) in changes {
-                assembly.change(source, &member, change)?;
+                members.change(source, &member, change)?;
             }
         }
     }

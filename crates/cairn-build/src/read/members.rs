@@ -42,6 +42,9 @@ pub(super) trait Members {
     /// # Errors
     /// The member cannot be put in.
     fn change(&mut self, source: &str, member: &[u8], change: Change) -> Result<()>;
+
+    /// Takes that the archive may have been cut off.
+    fn no_end(&mut self, _source: &str) {}
 }
 
 impl Members for Assembly {
@@ -51,6 +54,10 @@ impl Members for Assembly {
 
     fn keep(&mut self, stream: &mut Stream, len: u64) -> Result<(u32, u64), KeepError> {
         stream.keep(len, &mut self.stores)
+    }
+
+    fn no_end(&mut self, source: &str) {
+        self.unended.push(source.to_owned());
     }
 
     fn change(&mut self, source: &str, member: &[u8], change: Change) -> Result<()> {

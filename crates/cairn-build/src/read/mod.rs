@@ -2,8 +2,11 @@
 
 mod container;
 mod cpio;
+mod digest;
 mod directory;
+mod gzip;
 mod image;
+mod layer;
 mod layers;
 mod members;
 mod named;
@@ -15,7 +18,7 @@ mod zstd;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,7 +67,6 @@ pub fn assemble(sources: &[Source], rules: Rules, limits: Limits, spool: PathBuf
     let mut assembly = Assembly::new(rules, limits, spool);
     manifests.iter_mut().for_each(|manifest| manifest.prepare(&mut assembly));
     for source in sources {
-        assembly.next_layer();
         read(&mut assembly, source)?;
     }
     named::resolve(&mut assembly)?;
@@ -95,6 +97,7 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
         return container::layout(assembly, &shown, of, source.platform.as_deref());
     }
     let image = ImageSpec::parse(&source.name).map_err(Error::image)?;
+    refuse_output(assembly, &shown, image.file().unwrap_or(path))?;
     // What only an image can have.
     let is_image = image.part != Part::Whole
         || image.file().is_none()
@@ -131,6 +134,19 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
             }
         }
         read => read,
+    }
+}
+
+/// Refuses the file that will be replaced: while it is read, it cannot be claimed for that.
+fn refuse_output(assembly: &Assembly, source: &str, path: &Path) -> Result<()> {
+    let is_own = |found: Metadata| {
+        found.is_file() && assembly.rules.own.contains(&(found.dev(), found.ino()))
+    };
+    match std::fs::metadata(path).is_ok_and(is_own) {
+        true => Err(Error::Usage(format!(
+            "{source}: is a source, and the image that is made: give the new image another name"
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, BufReader, Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use super::gzip::Gzip;
 use super::zstd::Zstd;
 use crate::store::{Keep, KeepError};
 
@@ -40,9 +41,7 @@ impl Stream {
     /// # Errors
     /// They cannot be read, or are no valid stream.
     pub(crate) fn in_store(file: Arc<File>, store: u32, at: u64, len: u64) -> io::Result<Self> {
-        let end = at.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
-        let window = Vec::with_capacity(WINDOW);
-        let mut place = Place { file, store, at, end, window, window_at: at };
+        let mut place = Place::new(file, store, at, len)?;
         let mut magic = Vec::new();
         (&mut place).take(MAGIC).read_to_end(&mut magic)?;
         place.at = at;
@@ -50,6 +49,14 @@ impl Stream {
             Ok(decoded) => Ok(Self::Pipe(decoded)),
             Err(place) => Ok(Self::Place(place)),
         }
+    }
+
+    /// `len` bytes at `at` of a store, as they are.
+    ///
+    /// # Errors
+    /// There is no such place.
+    pub(crate) fn stored(file: Arc<File>, store: u32, at: u64, len: u64) -> io::Result<Self> {
+        Place::new(file, store, at, len).map(Self::Place)
     }
 
     /// Standard input or another stream; decompressed, if it is compressed.
@@ -181,6 +188,11 @@ impl Read for Stream {
 }
 
 impl Place {
+    fn new(file: Arc<File>, store: u32, at: u64, len: u64) -> io::Result<Self> {
+        let end = at.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Self { file, store, at, end, window: Vec::with_capacity(WINDOW), window_at: at })
+    }
+
     fn skip(&mut self, len: u64) -> io::Result<()> {
         let next = self.at.checked_add(len).filter(|next| *next <= self.end);
         self.at = next.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -259,7 +271,7 @@ fn decoder<R: Read + 'static>(magic: &[u8], from: R) -> io::Result<Result<Box<dy
     }
     let buffered = |from| BufReader::with_capacity(BUFFER, from);
     Ok(match magic {
-        [0x1f, 0x8b, ..] => Ok(of("gzip", flate2::bufread::MultiGzDecoder::new(buffered(from)))),
+        [0x1f, 0x8b, ..] => Ok(of("gzip", Gzip::new(buffered(from)))),
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
             Ok(of("zstd", Zstd::new(buffered(from))?))
         }

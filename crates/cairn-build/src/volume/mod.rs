@@ -28,6 +28,9 @@ const SIZE_TRIES: usize = 64;
 const RESERVED_INODES: u64 = 11;
 /// Bytes of free space for each free inode, as mke2fs has it.
 const INODE_RATIO: u64 = 16_384;
+/// Bytes of the smallest volume of ext4 that gets a journal by itself, and of its journal.
+const JOURNALED: u64 = 2048 * BLOCK;
+const JOURNAL: u64 = 1024 * BLOCK;
 
 /// Where a volume goes: from this byte on to the end of the file, which gets the size that the
 /// volume needs.
@@ -93,6 +96,15 @@ pub(crate) fn has_extents(features: &[String]) -> bool {
     features.iter().fold(true, |has, word| match word.as_str() {
         "extent" | "extents" => true,
         "^extent" | "^extents" | "none" => false,
+        _ => has,
+    })
+}
+
+/// True if a volume of ext4 with these features has a journal, unless it is too small.
+fn has_journal(features: &[String]) -> bool {
+    features.iter().fold(true, |has, word| match word.as_str() {
+        "has_journal" => true,
+        "^has_journal" | "none" => false,
         _ => has,
     })
 }
@@ -180,6 +192,17 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// True for a volume that gets a journal also where its size alone would give it none: who asks
+    /// for free space will write to it.
+    fn wants_journal(&self) -> bool {
+        let options = self.options;
+        options.format == Format::Ext4
+            && options.size == Size::Auto
+            && options.free != Free::Bytes(0)
+            && options.tuning.journal_size.is_none()
+            && has_journal(&options.features)
+    }
+
     /// True if the volume can be written without a mount: all but ext4 without extents.
     fn needs_no_mount(&self) -> bool {
         self.options.format != Format::Ext4 || has_extents(&self.options.features)
@@ -198,12 +221,18 @@ impl<'a> Builder<'a> {
         // On ext4 the number of inodes follows from the size, and the size from their number.
         let tree = self.need.blocks.saturating_mul(BLOCK);
         let mut size = exact.unwrap_or_else(|| tree.saturating_add(self.free_bytes(tree)));
+        let mut journal = None;
         for _ in 0..SIZE_TRIES {
-            let options = self.mkfs_options(size);
+            let mut options = self.mkfs_options(size);
+            options.tuning.journal_size = options.tuning.journal_size.or(journal);
             let population = Population::new(&self.image, source.clone(), &options);
             let population = population.map_err(failed)?;
             if exact.is_none() {
                 size = self.size_for(&population).map_err(failed)?;
+            }
+            if self.wants_journal() && journal.is_none() && size < JOURNALED {
+                journal = Some(JOURNAL);
+                continue;
             }
             let suffice = options.inodes.is_none_or(|inodes| self.inodes(size) <= inodes);
             if exact.is_some() || suffice {

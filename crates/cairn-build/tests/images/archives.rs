@@ -184,6 +184,32 @@ fn bytes_do_not_depend_on_the_way_of_an_archive() {
     assert!(seen[0] == seen[1] && seen[0] == seen[2]);
 }
 
+/// Tapes and devices fill what is behind a stream with zeros, which gzip(1) takes. It may be cut
+/// into members. Other data behind its end is refused.
+#[test]
+fn zeros_behind_a_gzip_stream_are_taken() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    let script = format!(
+        "cd {}; seq 20000 >file; tar -cf a.tar file; head -c 30000 a.tar | gzip >a.tar.gz
+        tail -c +30001 a.tar | gzip >>a.tar.gz; head -c 70000 /dev/zero >zeros
+        cat a.tar.gz zeros >padded.gz; (cat padded.gz; echo x) >other.gz
+        (cat a.tar.gz; echo other) >garbage.gz; gzip -t padded.gz",
+        text(place.path())
+    );
+    judge::run("sh", ["-ec", &script]);
+    let image = at("image");
+    built(Format::Ext4, &image, &[text(&at("a.tar.gz"))]);
+    let expected = std::fs::read(&image).unwrap();
+    built(Format::Ext4, &image, &[text(&at("padded.gz"))]);
+    assert!(std::fs::read(&image).unwrap() == expected, "the bytes differ");
+    std::fs::remove_file(&image).unwrap();
+    for name in ["other.gz", "garbage.gz"] {
+        let said = crate::support::refused(Format::Ext4, &image, &[text(&at(name))]);
+        assert!(said.contains(name) && said.contains("behind the end of the gzip"), "{said}");
+    }
+}
+
 /// GNU tar writes names into access lists. The image's own files say whose they are.
 #[test]
 fn names_in_access_lists_are_those_of_the_image() {

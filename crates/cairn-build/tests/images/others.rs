@@ -61,6 +61,28 @@ fn what_cpio_archives_arrives() {
     }
 }
 
+/// Each name of a symbolic link has its target in the archive.
+#[test]
+fn names_of_a_symbolic_link_in_cpio() {
+    let place = Place::new();
+    let source = place.path().join("source");
+    let archive = place.path().join("archive.cpio");
+    shell(&format!(
+        "mkdir {0}; cd {0}; ln -s target one; ln one three; ln one two; echo x >later
+        find . | sort | cpio -o --quiet -H newc >{1}",
+        text(&source),
+        text(&archive)
+    ));
+    let untimed = |snapshot| comparable(snapshot).without_fact("mtime", |_, _| true);
+    let expected = untimed(digest_path(&source, SnapshotOptions::default()).unwrap());
+    for format in FORMATS {
+        let image = place.path().join("image");
+        built(format, &image, &[text(&archive)]);
+        check(format, &image);
+        untimed(digest(&image)).assert_same(&expected);
+    }
+}
+
 #[test]
 fn one_format_becomes_the_other_and_itself_again() {
     for seed in seeds(3) {
@@ -85,7 +107,7 @@ fn one_format_becomes_the_other_and_itself_again() {
 
 /// Layers with whiteouts of files, of trees and of what the same layer holds, an opaque directory,
 /// hard links across layers, and devices.
-fn layers(at: &Path) {
+pub fn layers(at: &Path) {
     shell(&format!(
         "mkdir -p {0}; cd {0}
         mkdir -p 1/etc 1/gone/deep 1/opaque/old 1/swap 1/usr/lib
@@ -136,7 +158,7 @@ fn sha256(path: &Path) -> String {
 }
 
 /// An OCI layout with an index of two platforms.
-fn layout(at: &Path, work: &Path) {
+pub fn layout(at: &Path, work: &Path) {
     let blobs = at.join("blobs/sha256");
     std::fs::create_dir_all(&blobs).unwrap();
     let add = |path: &Path| {

@@ -135,6 +135,75 @@ fn a_signal_ends_a_build_without_a_trace() {
     }
 }
 
+/// SIGKILL leaves the beginning of an image, which the next build in its directory removes. A build
+/// that goes on meanwhile keeps its own.
+#[test]
+fn what_a_killed_build_leaves_is_removed_by_the_next() {
+    let (dir, image) = in_dir("image");
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for pipe in ["killed", "lives"] {
+        judge::run("mkfifo", [at(pipe)]);
+    }
+    judge::run("tar", ["-C", &at(""), "-cf", &at("a.tar"), "lives"]);
+    let start = |image: &str, pipe: &str| {
+        let program = env!("CARGO_BIN_EXE_cairn");
+        let build = Command::new(program).args(["build", image, &at(pipe)]).spawn().unwrap();
+        (build, std::fs::OpenOptions::new().write(true).open(at(pipe)).unwrap())
+    };
+    let unfinished = || {
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = names.map(|name| name.into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name.ends_with(".unfinished")).collect();
+        names.sort();
+        names
+    };
+    let (mut killed, writer) = start(&at("other"), "killed");
+    judge::run("kill", ["-s", "KILL", &killed.id().to_string()]);
+    killed.wait().unwrap();
+    drop(writer);
+    assert_eq!(unfinished().len(), 1);
+    let (mut lives, mut writer) = start(&image, "lives");
+    let left = unfinished();
+    assert!(left.len() == 1 && left[0].starts_with(".image."), "{left:?}");
+    works(&["build", &at("third")]);
+    assert_eq!(unfinished(), left);
+    std::io::copy(&mut std::fs::File::open(at("a.tar")).unwrap(), &mut writer).unwrap();
+    drop(writer);
+    assert!(lives.wait().unwrap().success());
+    assert!(unfinished().is_empty());
+    judge::assert_clean(Path::new(&image));
+}
+
+/// Who asks for free space will write to the image. It has a journal, whatever its size is.
+#[test]
+fn an_image_with_free_space_has_a_journal() {
+    let (dir, image) = in_dir("image");
+    tree(dir.path());
+    let source = format!("{}/", dir.path().join("rootfs").display());
+    for (options, has) in [
+        (&["--free", "20%"][..], true),
+        (&["--free", "64K"], true),
+        (&["--free", "7M"], true),
+        (&["--free", "20%", "--no-journal"], false),
+        (&["--free", "20%", "--read-only"], false),
+        (&[], false),
+        (&["--size", "16M"], true),
+    ] {
+        works(&[&["build", "-F"], options, &[&image, &source]].concat());
+        let info = judge::dumpe2fs(Path::new(&image));
+        assert_eq!(info.contains("has_journal"), has, "{options:?}: {info}");
+        judge::assert_clean(Path::new(&image));
+        let size = std::fs::metadata(&image).unwrap().len();
+        assert!(!has || (8 << 20..=16 << 20).contains(&size), "{options:?}: {size}");
+        assert!(has || size < 1 << 20, "{options:?}: {size}");
+    }
+    // What is asked for is free.
+    works(&["build", "-F", "--free", "7M", &image, &source]);
+    let free = works(&["df", "--json", &image]);
+    let free: serde_json::Value = serde_json::from_str(&free).unwrap();
+    println!("{free:#}");
+}
+
 #[test]
 fn an_image_goes_through_a_pipe_and_comes_back() {
     let (dir, image) = in_dir("image");

@@ -42,6 +42,7 @@ mod sparse;
 mod support;
 mod sync;
 mod tuned;
+mod unfinished_uploads;
 mod unreplayable;
 mod words;
 

@@ -87,6 +87,25 @@ fn links_of_others_in_a_directory_for_all_are_refused_by_every_command() {
         assert!(status != 0 && said.contains(why), "{line:?}: {status}: {said}");
         shared.assert_untouched(line);
     }
+    // On the way to a file.
+    let way = shared.at("open/out.d/made");
+    let oci = format!("oci:{way}");
+    for line in [
+        &["build", &way, &source][..],
+        &["mkfs", "--size=20M", &way],
+        &["export", "-o", &way, &image],
+        &["export", "-o", &format!("{way}/"), &image],
+        &["export", "-o", &oci, "--platform", "linux/amd64", &image],
+        &["sparse", &image, &way],
+        &["unsparse", &sparse, &way],
+        &["get", &image, "/file", &way],
+        &["rescue", "-o", &way, &image],
+    ] {
+        let (status, _, said) = cairn(line);
+        let why = "a symbolic link of another user in a directory that all may write";
+        assert!(status != 0 && said.contains(why), "{line:?}: {status}: {said}");
+        shared.assert_untouched(line);
+    }
 }
 
 /// The user's own link keeps its place: the file that it leads to is made or replaced.

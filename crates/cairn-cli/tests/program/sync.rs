@@ -423,3 +423,26 @@ fn what_a_full_host_has_refused_is_not_counted() {
         check(format, &image);
     }
 }
+
+/// An archive without an end mark may have been cut off behind a member. What it lacks stays.
+#[test]
+fn an_archive_that_may_be_cut_off_removes_nothing() {
+    let place = Place::new();
+    let at = |name: &str| format!("{}/{name}", place.path().display());
+    let script = "mkdir t; echo one >t/a; echo two >t/b; tar -C t -cf whole.tar a b
+        echo three >t/a; tar -C t -cf changed.tar a b; head -c 1024 changed.tar >cut.tar";
+    judge::run("sh", ["-ec", &format!("cd {}; {script}", place.path().display())]);
+    let image = at("image");
+    works(&["build", "--free", "1M", &image, &at("whole.tar")]);
+    let (status, counts, said) = cairn(&["sync", &at("cut.tar"), &image]);
+    assert_eq!(status, 0, "{said}");
+    assert!(counts.contains("0 removed") && !counts.contains("0 changed"), "{counts}");
+    let warned = format!("{}: warning: nothing is removed from the image", at("cut.tar"));
+    assert!(said.contains(&warned), "{said}");
+    assert_eq!(works(&["cat", &image, "/a", "/b"]), "three\ntwo\n");
+    check("ext4", &image);
+    // A whole one removes what it lacks.
+    judge::run("tar", ["-C", &at("t"), "-cf", &at("one.tar"), "a"]);
+    let counts = works(&["sync", &at("one.tar"), &image]);
+    assert!(counts.contains("1 removed"), "{counts}");
+}

@@ -20,9 +20,10 @@ impl Offline {
     /// Blocks that one commit can change beside the superblock; without a journal, any number.
     pub(crate) fn commit_limit(&self) -> usize {
         match &self.journal {
-            // Descriptors of the log take a part. The log of a new transaction can have a third.
+            // A descriptor of the log has tags for 32 blocks or more.
             Some(area) => {
-                usize::try_from(area.blocks() / 4).unwrap_or(usize::MAX).saturating_sub(8)
+                let half = area.blocks() / 2;
+                usize::try_from(half - half / 32).unwrap_or(usize::MAX).saturating_sub(8)
             }
             None => usize::MAX,
         }
@@ -94,6 +95,7 @@ impl Offline {
         let options = JournalOptions {
             checksums: Some(self.layout.features.ro_compat(RoCompat::METADATA_CSUM)),
             wide: self.layout.features.incompat(Incompat::BITS_64),
+            alone: true,
             ..JournalOptions::default()
         };
         Ok(Journal::open(options, self.buffers.clone(), area, self.runtime.clone())?)

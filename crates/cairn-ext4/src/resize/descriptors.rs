@@ -101,8 +101,9 @@ impl Descriptors {
             block.resize(as_index(layout.block_size).max(SIZE), 0);
             let start = layout.superblock_block(group);
             write(start, block)?;
+            // Groups whose own descriptors lie in them have no others.
             for (index, (first, block)) in (1..).zip(&self.blocks) {
-                if !layout.is_meta_bg(*first) {
+                if !layout.is_meta_bg(*first) && !layout.is_meta_bg(group) {
                     write(Pba(start.get() + index), block.clone())?;
                 }
             }

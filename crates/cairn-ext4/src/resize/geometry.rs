@@ -73,25 +73,27 @@ fn set_blocks(superblock: &mut Superblock, old: &Layout, blocks: u64) -> Result<
     }
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
     set_counts(superblock, old, groups, blocks);
-    let raw = &mut superblock.raw;
     let blocks_of = |groups: u32| groups.div_ceil(old.descs_per_block());
-    let contiguous = if old.features.incompat(Incompat::META_BG) {
+    let before = old.contiguous_descriptor_blocks();
+    let reserved =
+        if old.features.compat(Compat::RESIZE_INODE) { old.reserved_gdt_blocks } else { 0 };
+    let mut features = superblock.features();
+    let contiguous = if features.incompat(Incompat::META_BG) {
         blocks_of(groups).min(old.first_meta_bg)
+    } else if blocks_of(groups) > before + reserved {
+        // The descriptors of further groups lie in these groups, as in volumes that Linux grows.
+        features.incompat |= Incompat::META_BG;
+        features.compat.remove(Compat::RESIZE_INODE);
+        superblock.raw.s_first_meta_bg = U32::new(before + reserved);
+        superblock.set_features(features);
+        before + reserved
     } else {
         blocks_of(groups)
     };
-    let before = old.contiguous_descriptor_blocks();
     let added = contiguous.saturating_sub(before);
-    let reserved =
-        if old.features.compat(Compat::RESIZE_INODE) { old.reserved_gdt_blocks } else { 0 };
-    if added > reserved {
-        let groups = u64::from(before + reserved) * u64::from(old.descs_per_block());
-        let most = old.first_data_block + groups * per_group;
-        return too_large(most, old, "with the blocks that are reserved for group descriptors");
-    }
     if added > 0 {
-        let left = u16::try_from(reserved - added).unwrap_or(0);
-        raw.s_reserved_gdt_blocks = U16::new(left);
+        let left = u16::try_from(reserved.saturating_sub(added)).unwrap_or(0);
+        superblock.raw.s_reserved_gdt_blocks = U16::new(left);
     }
     Ok(())
 }

@@ -13,9 +13,9 @@ mod shrink;
 
 use std::sync::Arc;
 
-use cairn_base::bitmap;
 use cairn_base::runtime::Runtime;
 use cairn_base::units::as_index;
+use cairn_base::{Pba, bitmap};
 use cairn_block::BlockDevice;
 use zerocopy::little_endian::U32;
 
@@ -106,8 +106,8 @@ pub fn resize(
 /// The number of blocks for the next transaction, whose descriptors the log has room for.
 fn step(volume: &Offline, blocks: u64) -> Result<u64> {
     let layout = &volume.layout;
-    // The bitmap, the inode of the reserved blocks, its block, and the reserved blocks.
-    let others = as_index(layout.reserved_gdt_blocks) + 4;
+    // Bitmaps, the inode of the reserved blocks, its block, and the reserved blocks.
+    let others = as_index(layout.reserved_gdt_blocks) + 5;
     let room = volume.commit_limit().saturating_sub(others);
     if room < 2 {
         return Err(Error::Refused(
@@ -133,7 +133,10 @@ fn grow_by_step(mut volume: Offline, superblock: Superblock, new: &Layout) -> Re
     for (group, desc) in (old.groups..).zip(&added) {
         descriptors.put(group, desc);
     }
-    reserved::change(&volume, new, &mut changes)?;
+    if let Some(block) = reserved::change(&volume, new, &mut changes)? {
+        free_block(&volume, new, block, &mut descriptors, &mut changes)?;
+        free_blocks += 1;
+    }
     let superblock = counted(superblock, free_blocks, free_inodes);
     descriptors.write_backups(&volume, &superblock, old.groups..new.groups)?;
     volume.device.flush()?;
@@ -177,6 +180,32 @@ fn extend_last_group(
     desc.free_blocks = desc.free_blocks.saturating_add(grown);
     descriptors.put(last, &desc);
     Ok(grown.into())
+}
+
+/// Makes a block of an old group free.
+fn free_block(
+    volume: &Offline,
+    new: &Layout,
+    block: Pba,
+    descriptors: &mut Descriptors,
+    changes: &mut Blocks,
+) -> Result<()> {
+    let Some((group, bit)) = volume.layout.group_and_offset(block) else { return Ok(()) };
+    // It may have been extended.
+    let mut desc = descriptors.get(group, new)?;
+    if desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+        return Err(Error::NeedsCheck("a block bitmap lacks a block of inode 7".into()));
+    }
+    let mut bits = match changes.get(&desc.block_bitmap) {
+        Some(bits) => bits.clone(),
+        None => volume.buffers.get(desc.block_bitmap)?.image().to_vec(),
+    };
+    bitmap::clear_range(&mut bits, as_index(bit), 1);
+    desc.block_bitmap_csum = GroupDesc::block_bitmap_checksum(&bits, new).unwrap_or(0);
+    desc.free_blocks = desc.free_blocks.saturating_add(1);
+    changes.insert(desc.block_bitmap, bits);
+    descriptors.put(group, &desc);
+    Ok(())
 }
 
 fn counted(mut superblock: Superblock, free_blocks: u64, free_inodes: u64) -> Superblock {

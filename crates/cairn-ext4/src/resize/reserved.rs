@@ -21,19 +21,24 @@ fn backups(layout: &Layout) -> Vec<u32> {
     (1..layout.groups).filter(|group| layout.backups(*group)).collect()
 }
 
-/// Adds what changes in the inode and in its blocks.
+/// Adds what changes in the inode and in its blocks. Returns the block that has become free, if the
+/// volume loses the inode.
 ///
 /// # Errors
 /// The inode is damaged, or the device failed.
-pub(super) fn change(volume: &Offline, new: &Layout, changes: &mut Blocks) -> Result<()> {
+pub(super) fn change(volume: &Offline, new: &Layout, changes: &mut Blocks) -> Result<Option<Pba>> {
     let old = &volume.layout;
     if !old.features.compat(Compat::RESIZE_INODE) {
-        return Ok(());
+        return Ok(None);
     }
-    let are_anew =
-        backups(old) != backups(new) || new.reserved_gdt_blocks > old.reserved_gdt_blocks;
+    if !new.features.compat(Compat::RESIZE_INODE) {
+        return remove(volume, changes);
+    }
+    // Blocks that were descriptors come in.
+    let shrinks = new.contiguous_descriptor_blocks() < old.contiguous_descriptor_blocks();
+    let are_anew = backups(old) != backups(new) || shrinks;
     if !are_anew && old.reserved_gdt_blocks == new.reserved_gdt_blocks {
-        return Ok(());
+        return Ok(None);
     }
     let location = crate::groups::locate_unopened(&volume.buffers, old, inodes::RESIZE)?;
     let image = volume.buffers.get(location.pba)?.image();
@@ -66,7 +71,25 @@ pub(super) fn change(volume: &Offline, new: &Layout, changes: &mut Blocks) -> Re
         record.encode(inodes::RESIZE, new, place);
     }
     changes.insert(location.pba, table);
-    Ok(())
+    Ok(None)
+}
+
+/// Adds that the inode has no blocks: all that it had are descriptors. Returns its double indirect
+/// block, if it has one.
+fn remove(volume: &Offline, changes: &mut Blocks) -> Result<Option<Pba>> {
+    let old = &volume.layout;
+    let location = crate::groups::locate_unopened(&volume.buffers, old, inodes::RESIZE)?;
+    let mut table = volume.buffers.get(location.pba)?.image().to_vec();
+    let range = location.offset..location.offset + as_index(old.inode_size);
+    let bytes = table.get(range.clone()).unwrap_or_default();
+    let record = Record::decode(bytes, inodes::RESIZE, old)?;
+    let has_block = record.blocks_512 > 0;
+    let top = has_block.then(|| double_indirect(&record, old)).transpose()?;
+    if let Some(place) = table.get_mut(range) {
+        place.fill(0);
+    }
+    changes.insert(location.pba, table);
+    Ok(top)
 }
 
 fn double_indirect(record: &Record, layout: &Layout) -> Result<Pba> {

@@ -26,6 +26,7 @@ mod regressions;
 mod remount;
 mod reserving_ahead;
 mod resize;
+mod resized_descriptors;
 mod second_mount;
 mod sequence;
 mod shapes;

@@ -28,6 +28,9 @@ fn count() -> u64 {
     asked.unwrap_or(if cairn_testkit::deep() { 2500 } else { 30 })
 }
 
+/// A free block, and the place and new contents of its summary block.
+pub type FreeBlock = (u32, Option<(u64, Vec<u8>)>);
+
 /// A volume that is damaged again and again.
 pub struct Target {
     pub device: MemoryDevice,
@@ -180,7 +183,7 @@ impl Target {
 
     /// The last block, which is free and has no owner, and the one before it with a summary block
     /// that gives it to another inode.
-    pub fn free_blocks(&self) -> [(u32, Option<(u64, Vec<u8>)>); 2] {
+    pub fn free_blocks(&self) -> [FreeBlock; 2] {
         const ENTRY: usize = 7;
         let layout = &self.places.layout;
         let last = layout.main + layout.main_segments * 512 - 1;

@@ -114,9 +114,8 @@ pub(crate) fn transaction_blocks(layout: &BlockLayout, metadata: u32, revokes: u
 }
 
 /// Most metadata blocks of one transaction (`j_max_transaction_buffers`): with their descriptor
-/// blocks they take a quarter of the log.
-pub(crate) fn max_transaction_buffers(layout: &BlockLayout, log_blocks: u32) -> u32 {
-    let quarter = log_blocks / 4;
-    let descriptors = quarter.div_ceil(u32::try_from(layout.tags_per_block()).unwrap_or(1));
-    quarter.saturating_sub(descriptors + 2).max(1)
+/// blocks they take this part of the log.
+pub(crate) fn max_transaction_buffers(layout: &BlockLayout, part: u32) -> u32 {
+    let descriptors = part.div_ceil(u32::try_from(layout.tags_per_block()).unwrap_or(1));
+    part.saturating_sub(descriptors + 2).max(1)
 }

@@ -175,7 +175,7 @@ impl<M: Members> Tar<'_, M> {
 
     /// The archive ends behind a member, without an end mark, as layers of some tools do. An index
     /// has the size of a layer; another archive may have been cut there.
-    fn ended(&self) -> Result<()> {
+    fn ended(&mut self) -> Result<()> {
         if self.is_empty || self.is_announced {
             return Err(self.cut(&std::io::ErrorKind::UnexpectedEof.into()));
         }
@@ -185,6 +185,7 @@ impl<M: Members> Tar<'_, M> {
                 "{source}: ends behind {last} without an end mark: if it was cut off, fetch it \
                  again"
             );
+            self.members.no_end(source);
         }
         Ok(())
     }

@@ -134,8 +134,15 @@ pub fn run(args: &Args) -> Outcome {
     if args.foreground {
         let told = if args.announce { Told::Starter } else { Told::Nobody };
         let (asked, mountpoint) = (open_options(&options), &*mountpoint);
-        let before_mount = &|| Ok(());
-        serve(&Serving { image: &image, mountpoint, options: &options, asked, told, before_mount })
+        serve(&Serving {
+            image: &image,
+            mountpoint,
+            options: &options,
+            asked,
+            told,
+            before_mount: &|_| Ok(()),
+            before_close: |_| {},
+        })
     } else {
         words.retain(|word| !word.starts_with("device="));
         daemon::start(&image, &options.devices, &mountpoint, &words.join(","))?;

@@ -50,7 +50,9 @@ pub struct Serving<'a> {
     /// Who is told.
     pub told: Told,
     /// Called when the volume is open.
-    pub before_mount: &'a dyn Fn() -> Outcome,
+    pub before_mount: &'a dyn Fn(&dyn FileSystem) -> Outcome,
+    /// Called when the mount is gone, before the volume is closed.
+    pub before_close: fn(&dyn FileSystem),
 }
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
@@ -58,7 +60,7 @@ pub struct Serving<'a> {
 /// # Errors
 /// The image cannot be opened, the mount fails, or the volume cannot be brought to the disk.
 pub fn serve(serving: &Serving<'_>) -> Outcome {
-    let Serving { mountpoint, options, asked, told, before_mount, .. } = serving;
+    let Serving { mountpoint, options, asked, told, before_mount, before_close, .. } = serving;
     if *told == Told::Starter {
         daemon::leave_session();
     }
@@ -89,10 +91,11 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
     say_what_begins(&fuse, mountpoint, &volume, &options.volume);
     let handover = Handover::of(image, &mut volume);
     let closing = Arc::new(Closing::new(volume.filesystem().clone()));
-    let served =
-        before_mount().and_then(|()| mount(&closing, handover.as_ref(), mountpoint, &fuse));
+    let served = before_mount(&**closing.filesystem())
+        .and_then(|()| mount(&closing, handover.as_ref(), mountpoint, &fuse));
     let served = served.and_then(|session| run(session, &closing, &fuse, *told));
     tracing::info!("{image}: no longer mounted");
+    before_close(&**closing.filesystem());
     let closed = closing.outcome();
     // A volume that has stopped has been told already why.
     if let (Ok(()), Err(error)) = (&closed, cairn::objects::release_all()) {

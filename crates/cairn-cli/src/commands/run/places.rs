@@ -9,16 +9,17 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, readlinkat, statat, symlinkat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, XattrFlags, fstat, mkdirat, openat, readlinkat,
+    removexattr, setxattr, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
 
+use super::leftovers::LIST;
 use super::mounts::Unplaced;
 
 /// Most symbolic links on the way to a place.
@@ -40,6 +41,8 @@ pub(super) struct Placed {
     points: Vec<PathBuf>,
     /// Files and directories that were made for them.
     made: Vec<Made>,
+    /// Their paths, as [`LIST`] has them.
+    list: Vec<u8>,
 }
 
 struct Made {
@@ -81,6 +84,9 @@ impl Placed {
     /// Makes an entry at the end of the way, and goes there.
     fn make(&mut self, way: &mut Way, name: OsString, point: Point) -> io::Result<()> {
         let above = way.end()?.try_clone_to_owned()?;
+        self.list.extend([way.path().join(&name).as_os_str().as_bytes(), b"\0"].concat());
+        // An image without attributes has no list.
+        let _ = setxattr("/", LIST, &self.list, XattrFlags::empty());
         match point {
             Point::Directory => mkdirat(&above, &name, Mode::from(0o755))?,
             Point::File => {
@@ -112,6 +118,9 @@ impl Placed {
                     _ => Ok(()),
                 },
             };
+        }
+        if !self.made.is_empty() {
+            let _ = removexattr("/", LIST);
         }
     }
 }

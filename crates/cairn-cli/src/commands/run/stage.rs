@@ -9,6 +9,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::arguments::Inside;
 use super::host::{VOLUME, leave_host};
+use super::leftovers::remove_leftovers;
 use super::{ids, init};
 use crate::commands::mount::options::MountOptions;
 use crate::commands::mount::serve::{Serving, Told, serve};
@@ -104,6 +105,11 @@ fn serve_volume(Inside { args, .. }: &Inside) -> Outcome {
         options: &options,
         asked,
         told: Told::Run,
-        before_mount: &|| leave_host().map_err(|error| failed(&error)),
+        before_mount: &|volume| {
+            // On one for reading, what is left stays.
+            remove_leftovers(volume);
+            leave_host().map_err(|error| failed(&error))
+        },
+        before_close: remove_leftovers,
     })
 }

@@ -21,7 +21,7 @@ use super::build::failure;
 use super::source_options::SourceOptions;
 use crate::failure::{Failure, Outcome};
 use crate::json;
-use crate::output::{Output, with_stdout};
+use crate::output::{self, Output, with_stdout};
 use crate::session::{Access, ImageArg, check_access, with_opened};
 use apply::apply;
 use plan::{Counts, LeftAlone, Plan};
@@ -37,7 +37,8 @@ Examples:
 
 Afterwards the image holds what cairn build would put into a new one: what is not in the sources \
 is removed, unless --keep is given, or --exclude matches it. What is equal is not written: a \
-second run changes no byte. Contents of files are compared, unless --quick is given. A file gets \
+second run changes no byte. Nothing is removed for a tar archive without an end mark, which may \
+have been cut off. Contents of files are compared, unless --quick is given. A file gets \
 its new contents at once: a failure leaves the old ones, except where there is no room for both, \
 and in files with several names.")]
 pub struct Args {
@@ -117,6 +118,7 @@ fn synced(args: &Args, output: &mut Output<'_>, counts: &mut Option<Counts>) -> 
     let found = cairn::inspect(&image.spec()?, &args.devices)?;
     let mut wanted = wanted(args)?;
     settle_times(&mut wanted, &|time| found.storable_time(time));
+    say_what_is_kept(args, &wanted);
     let plan = planned(args, &wanted)?;
     if args.dry_run {
         for (what, path) in plan.steps() {
@@ -152,7 +154,18 @@ fn planned(args: &Args, wanted: &Tree) -> Outcome<Plan> {
         true => LeftAlone::default(),
         false => LeftAlone::new(&on_image(args, Vec::new())?, &present)?,
     };
-    Plan::new(&present, wanted, options, args.keep, &left_alone)
+    let keep = args.keep || !wanted.unended().is_empty();
+    Plan::new(&present, wanted, options, keep, &left_alone)
+}
+
+/// Says why nothing is removed, if the sources may lack something.
+fn say_what_is_kept(args: &Args, wanted: &Tree) {
+    for name in wanted.unended().iter().filter(|_| !args.keep) {
+        output::complain(format_args!(
+            "{name}: warning: nothing is removed from the image, because the archive may have been \
+             cut off: make it again, with an end mark"
+        ));
+    }
 }
 
 /// What the sources give.

@@ -164,7 +164,10 @@ impl Population {
     fn least_blocks(&self, free: u64) -> u64 {
         let data = self.survey.data_blocks();
         let full = (self.groups() - 1) * self.group_blocks();
-        (data + free).max(full).max(64) + 2
+        // A journal takes at most half of the volume.
+        let block_size = u64::from(self.options.block_size.unwrap_or(BLOCK_SIZE));
+        let journal = self.options.journal_size.unwrap_or(0) / block_size;
+        ((data + free).max(full).max(64) + 2).max(2 * journal)
     }
 
     /// Blocks of a group.

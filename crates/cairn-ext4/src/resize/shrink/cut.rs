@@ -1,12 +1,13 @@
 //! The cut: one transaction after which the volume ends earlier.
 //!
 //! Structures of the groups that go may lie in groups that stay (flex_bg): their blocks become
-//! free.
+//! free. So do blocks of descriptors that go, where the inode of the reserved ones has no place for
+//! them.
 
 use std::collections::BTreeMap;
 
-use cairn_base::bitmap;
 use cairn_base::units::as_index;
+use cairn_base::{Pba, bitmap};
 use cairn_block::BlockDevice;
 use zerocopy::little_endian::U32;
 
@@ -65,9 +66,18 @@ fn freed(old: &Layout, new: &Layout, groups: &GroupTable) -> BTreeMap<u32, Vec<(
             (0..old.inode_table_blocks()).map(|block| desc.inode_table.get() + u64::from(block));
         let all = [desc.block_bitmap.get(), desc.inode_bitmap.get()].into_iter().chain(tables);
         for pba in all.filter(|pba| *pba < new.blocks_count) {
-            if let Some((number, bit)) = new.group_and_offset(cairn_base::Pba(pba)) {
+            if let Some((number, bit)) = new.group_and_offset(Pba(pba)) {
                 freed.entry(number).or_default().push((bit, 1));
             }
+        }
+    }
+    let descriptors =
+        |of: &Layout| of.contiguous_descriptor_blocks().saturating_add(of.reserved_gdt_blocks);
+    let (before, after) = (descriptors(old), descriptors(new));
+    for group in (0..new.groups).filter(|group| before > after && new.backups(*group)) {
+        let first = new.superblock_block(group).get() + 1 + u64::from(after);
+        if let Some((number, bit)) = new.group_and_offset(Pba(first)) {
+            freed.entry(number).or_default().push((bit, before - after));
         }
     }
     freed

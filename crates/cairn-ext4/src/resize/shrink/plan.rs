@@ -8,6 +8,7 @@ use crate::format::features::{Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::groups::GroupTable;
+use crate::mkfs::journal;
 use crate::offline::Offline;
 use crate::resize::geometry::{LEAST_LAST_GROUP, set_counts};
 
@@ -54,7 +55,7 @@ impl Plan {
     /// # Errors
     /// The volume cannot have this size.
     pub(super) fn of(volume: &Offline, blocks: u64) -> Result<Self> {
-        let superblock = smaller(&volume.dated(), &volume.layout, blocks)?;
+        let superblock = smaller(&volume.dated(), &volume.layout, blocks);
         let layout = Layout::new(&superblock, u64::MAX)?;
         let last = layout.groups - 1;
         let short = u64::from(layout.group_blocks(last));
@@ -74,10 +75,15 @@ impl Plan {
 fn check_kind(volume: &Offline) -> Result<()> {
     let features = volume.layout.features;
     if volume.journal.is_none() {
-        return refuse(
-            "a volume without a journal is not made smaller, because a crash would damage it: add \
-             a journal first",
-        );
+        let why = "a volume without a journal is not made smaller, because a crash would damage it";
+        let layout = &volume.layout;
+        return match journal::blocks(layout.blocks_count, layout.block_size, None) {
+            Ok(_) => refuse(format!("{why}: add a journal first")),
+            Err(_) => refuse(format!(
+                "{why}, and this one is too small for a journal: make a smaller volume with the \
+                 same files"
+            )),
+        };
     }
     for (is_set, name) in [
         (features.incompat(Incompat::META_BG), "meta_bg"),
@@ -174,26 +180,19 @@ pub(super) fn step(volume: &Offline, blocks: u64) -> Result<u64> {
 }
 
 /// The superblock of the volume with this many blocks.
-fn smaller(superblock: &Superblock, old: &Layout, blocks: u64) -> Result<Superblock> {
+fn smaller(superblock: &Superblock, old: &Layout, blocks: u64) -> Superblock {
     let mut superblock = superblock.clone();
     let per_group = u64::from(old.blocks_per_group);
     let groups = (blocks - old.first_data_block).div_ceil(per_group);
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
     set_counts(&mut superblock, old, groups, blocks);
     let raw = &mut superblock.raw;
-    // Blocks of descriptors become reserved ones, so that no other block moves.
+    // Blocks of descriptors become reserved ones, as far as the inode of these has place. The others
+    // are free after the cut.
     let removed = old.descriptor_blocks() - groups.div_ceil(old.descs_per_block());
-    if removed > 0 {
-        let reserved = old.reserved_gdt_blocks + removed;
-        if !old.features.compat(Compat::RESIZE_INODE) || reserved > old.block_size / 4 {
-            let least = u64::from(old.descriptor_blocks() - 1) * u64::from(old.descs_per_block());
-            let least = old.first_data_block + least * per_group + 1;
-            return refuse(format!(
-                "no place is reserved for the descriptors that would go: give more than {}",
-                written_size(least.saturating_mul(old.block_size.into()).next_multiple_of(1 << 20))
-            ));
-        }
+    if removed > 0 && old.features.compat(Compat::RESIZE_INODE) {
+        let reserved = (old.reserved_gdt_blocks + removed).min(old.block_size / 4);
         raw.s_reserved_gdt_blocks = U16::new(u16::try_from(reserved).unwrap_or(u16::MAX));
     }
-    Ok(superblock)
+    superblock
 }
