@@ -19,6 +19,10 @@ const COMMANDS: &[(&str, &str)] = &[
     ("nothing was changed: name another file", "nothing was changed: name another with --undo"),
     ("make the journal larger", "make the journal larger (cairn tune -J size=64M)"),
     ("add a journal", "add a journal (cairn tune -O has_journal)"),
+    (
+        "leave the journal out with ^has_journal",
+        "leave the journal out with ^has_journal, as --read-only does",
+    ),
     ("add the feature metadata_csum_seed", "add -O metadata_csum_seed"),
     ("the volume is marked read-only; remove the mark", READ_ONLY),
     (

@@ -211,7 +211,7 @@ fn an_image_held_by_another_process_is_refused_and_the_holder_named() {
         let error = FileDevice::open(&path, options).unwrap_err();
         assert_eq!(error.kind, ErrorKind::InUse);
         let message = error.to_string();
-        assert!(message.contains("in use by") && message.contains("umount"), "{message}");
+        assert!(message.contains("in use by") && message.contains("unmount"), "{message}");
         // On some filesystems (overlays) the kernel lists locks under another device number: the
         // name is a courtesy.
         if !message.contains("another program") {

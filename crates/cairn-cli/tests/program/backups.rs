@@ -8,7 +8,7 @@ use cairn_testkit::judge;
 
 use crate::support::{cairn, fails, in_dir, works};
 
-const REPAIR: &str = "`cairn check --repair IMAGE`";
+const REPAIR: &str = "run `cairn check --repair` on it";
 
 fn overwrite(image: &str, at: u64, bytes: &[u8]) {
     let mut file = std::fs::File::options().write(true).open(image).unwrap();

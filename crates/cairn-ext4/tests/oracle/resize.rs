@@ -195,7 +195,7 @@ fn a_power_cut_leaves_the_old_size_or_the_new_one() {
 fn what_a_volume_cannot_become_is_refused_and_nothing_is_written() {
     let rows: [(&[&str], u64, u64, &str); 6] = [
         (&["-t", "ext4", "-b", "4096"], 64, 2, "or min"),
-        (&["-t", "ext2", "-b", "1024"], 64, 32, "tune -O has_journal"),
+        (&["-t", "ext2", "-b", "1024"], 64, 32, "add a journal first"),
         (&["-t", "ext4", "-b", "4096"], 6, 2, "too small for a journal"),
         (&["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode"], 64, 32, "meta_bg"),
         (&["-t", "ext4", "-b", "4096", "-O", "sparse_super2"], 300, 700, "sparse_super2"),

@@ -275,7 +275,7 @@ fn what_a_volume_cannot_have_is_refused_and_nothing_is_written() {
         TuneOptions { reserved: Some(Reserved::Percent(60.0)), ..TuneOptions::default() };
     let mount = TuneOptions { mount_options: words(&["acls"]), ..TuneOptions::default() };
     let rows = [
-        (no_seed, uuid.clone(), "-O metadata_csum_seed"),
+        (no_seed, uuid.clone(), "feature metadata_csum_seed"),
         (uninit, uuid, "uninit_bg"),
         (EXT4, features(&["^metadata_csum"]), "without a rewrite"),
         (EXT4, features(&["^large_file"]), "files may use it"),

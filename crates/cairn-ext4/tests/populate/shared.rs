@@ -95,5 +95,5 @@ fn with_a_journal_it_is_refused() {
     let source = Arc::new(cairn_testkit::made::Made::new());
     let planned = Population::new(source, &options("shared_blocks", 4096), 0, &*Threads::new());
     let error = planned.err().expect("refused").to_string();
-    assert!(error.contains("--read-only"), "{error}");
+    assert!(error.contains("leave the journal out"), "{error}");
 }
