@@ -134,7 +134,7 @@ fn what_does_not_fit_together_is_not_written() {
     mkfs::make(plain.clone(), &MkfsOptions::default(), &*runtime).unwrap();
     let conventional = cairn_block::zoned::ZoneLayout::new(2 << 20, 60, 64);
     let zones = cairn_block::zoned::Emulated::new(plain, conventional).unwrap();
-    assert!(reason(std::sync::Arc::new(zones)).contains("-m"));
+    assert!(reason(std::sync::Arc::new(zones)).contains("with zones"));
     // At this point a log would wait for ever.
     let few = ZoneLayout { max_active: 5, max_open: 5, ..layout(2, 40) };
     let memory = std::sync::Arc::new(MemoryDevice::new(few.size()));

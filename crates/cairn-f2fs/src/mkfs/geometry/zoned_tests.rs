@@ -108,14 +108,18 @@ fn what_does_not_fit_is_refused() {
         let error = Geometry::new(medium, options).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     };
-    refused(good.clone(), &plain, "-m");
-    refused(Medium::from(1024 * MIB), &zoned(None, None), "-m");
+    refused(good.clone(), &plain, "ask for zones");
+    refused(Medium::from(1024 * MIB), &zoned(None, None), "leave the zones out");
     refused(
         Medium::from(1024 * MIB),
         &MkfsOptions { reserved_sections: Some(8), ..plain.clone() },
-        "-Z",
+        "reserved sections",
     );
-    refused(good.clone(), &MkfsOptions { segments_per_section: 2, ..zoned(None, None) }, "-s");
+    refused(
+        good.clone(),
+        &MkfsOptions { segments_per_section: 2, ..zoned(None, None) },
+        "a section is a zone",
+    );
     refused(medium(28, 128, 8), &zoned(None, None), "conventional");
     refused(medium(60, 6, 8), &zoned(None, None), "too small");
     refused(medium(60, 32, 3), &zoned(None, None), "reserved for cleaning");
