@@ -73,7 +73,8 @@ test: deps fmt spelling
 	$(MAKE) -j2 tests lints
 
 # Many tests wait: four at a time keep two processors busy. cargo has its own number of jobs, not make's.
-# Those of mounts wait most, so they run beside all others. A test program that hangs is ended, and says where it waits.
+# Those of mounts wait most, so they run beside all others. A test program that hangs is ended, and says where it waits. One
+# run shows all tests that fail.
 TEST = MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --config 'target."cfg(unix)".runner = "scripts/test-limit"'
 
 tests:
@@ -81,10 +82,10 @@ tests:
 	$(MAKE) -j2 tests-of-mounts tests-beside
 
 tests-of-mounts:
-	$(TEST) --test mounted
+	$(TEST) --no-fail-fast --test mounted
 
 tests-beside:
-	CAIRN_TEST_SKIP=mounted $(TEST)
+	CAIRN_TEST_SKIP=mounted $(TEST) --no-fail-fast
 
 lints:
 	CARGO_TARGET_DIR='$(LINTS)' nice -n 19 $(MAKE) clippy doc
