@@ -126,8 +126,8 @@ fn check(name: &str, on: bool) -> Result<()> {
             format!("feature `{name}` is not known{meant}")
         }
         None => format!(
-            "feature {name} cannot be changed without a rewrite: make a new volume with the features \
-             wanted"
+            "feature {name} cannot be changed without a rewrite: make a new volume with the \
+             features wanted"
         ),
     };
     let names: Vec<&str> = CHANGEABLE.iter().map(|(name, _)| *name).collect();
