@@ -10,7 +10,7 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 # Lints and tests are built at the same time, so each has its own directory.
 LINTS = $(or $(CARGO_TARGET_DIR),target)/lints
 
-.PHONY: help deps build run install library install-library header names wheel package test tests tests-of-mounts tests-beside lints deep fmt clippy spelling doc book dist dist-test bench fuzz \
+.PHONY: help deps build run install library install-library header names wheel package test tests tests-that-wait tests-beside lints deep fmt clippy spelling doc book dist dist-test bench fuzz \
 	fuzz-minimise clean
 
 help:
@@ -73,19 +73,20 @@ test: deps fmt spelling
 	$(MAKE) -j2 tests lints
 
 # Many tests wait: four at a time keep two processors busy. cargo has its own number of jobs, not make's.
-# Those of mounts wait most, so they run beside all others. A test program that hangs is ended, and says where it waits. One
+# Those of mounts and of virtual machines wait most, so they run beside all others. A test program that hangs is ended, and says where it waits. One
 # run shows all tests that fail.
+WAITING = mounted exchange
 TEST = MAKEFLAGS= RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --config 'target."cfg(unix)".runner = "scripts/test-limit"'
 
 tests:
 	$(TEST) --no-run
-	$(MAKE) -j2 tests-of-mounts tests-beside
+	$(MAKE) -j2 tests-that-wait tests-beside
 
-tests-of-mounts:
-	$(TEST) --no-fail-fast --test mounted
+tests-that-wait:
+	$(TEST) --no-fail-fast $(WAITING:%=--test %)
 
 tests-beside:
-	CAIRN_TEST_SKIP=mounted $(TEST) --no-fail-fast
+	CAIRN_TEST_SKIP='$(WAITING)' $(TEST) --no-fail-fast
 
 lints:
 	CARGO_TARGET_DIR='$(LINTS)' nice -n 19 $(MAKE) clippy doc
