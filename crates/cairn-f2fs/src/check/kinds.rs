@@ -142,6 +142,14 @@ cairn_check::kinds! {
     INODE_SHAPE = "f2fs.inode.shape", Losing,
         "A flag or size says that the inode is to be read otherwise than what it holds shows.",
         "The field is set to what the inode's pointers, contents and attributes show.";
+    /// The type of an inode contradicts its contents and its name.
+    INODE_TYPE = "f2fs.inode.type", Accounting,
+        "The type of the inode (i_mode) contradicts its contents and its name, which agree.",
+        "The type is set to theirs.";
+    /// Type, contents and name of an inode are of different types.
+    INODE_DOUBT = "f2fs.inode.doubt", Losing,
+        "The type of the inode (i_mode), its contents and its name do not agree on a type.",
+        "The type is set to that of the contents; if they show none, to that of the name.";
     /// A field of an inode is impossible.
     INODE_FIELD = "f2fs.inode.field", Losing,
         "A field of the inode is impossible.",
@@ -154,6 +162,10 @@ cairn_check::kinds! {
     INODE_SIZE = "f2fs.inode.size", Accounting,
         "The size does not fit the contents of a directory or symbolic link.",
         "The size is set from the contents.";
+    /// A symbolic link has no target.
+    INODE_TARGET = "f2fs.inode.target", Losing,
+        "The target of a symbolic link is missing or empty.",
+        "The link is removed.";
     /// `i_links` is wrong.
     INODE_LINKS = "f2fs.inode.links", Accounting,
         "The inode's count of links differs from its names.",

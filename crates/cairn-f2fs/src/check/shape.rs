@@ -125,6 +125,19 @@ pub(super) fn proved(
     Ok(Some(other))
 }
 
+/// Does nothing in the body of an inode speak against its form?
+///
+/// # Errors
+/// The device's.
+pub(super) fn fits(
+    context: &Context,
+    scratch: &mut Scratch,
+    (ino, image): (Nid, &[u8]),
+) -> Result<bool> {
+    let weight = weigh(context, scratch, (ino, image), &Usual::default())?;
+    Ok(weight.is_some_and(|weight| weight.against == 0))
+}
+
 /// After the nodes were followed: does the last block lie at the end of the file, if a field of the
 /// form has another value, and only then? That is a finding.
 ///
@@ -392,7 +405,7 @@ fn own_blocks(record: &Inode) -> u64 {
 }
 
 /// Do these bytes begin with the entry `.` of a directory?
-fn begins_with_itself(bytes: &[u8], ino: Nid) -> bool {
+pub(super) fn begins_with_itself(bytes: &[u8], ino: Nid) -> bool {
     let first = Dentries::new(bytes).next(0);
     first.is_some_and(|entry| entry.is_ok_and(|entry| entry.name == b"." && entry.ino == ino))
 }

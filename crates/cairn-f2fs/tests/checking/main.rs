@@ -16,6 +16,7 @@ mod repair;
 mod repair_faults;
 mod rescue;
 mod superblocks;
+mod types;
 mod volume;
 
 use std::sync::Arc;
