@@ -8,9 +8,9 @@
 //!    form (`shape`), type (`types`), fields (`inode`), nodes and pointers (`tree`), targets
 //!    (`symlink`), attributes, and entries (`directory`).
 //!    Each block is claimed once (`claims`) and must have its owner's summary (`owners`).
-//! 4. Types of inodes against their names (`types`); links and the ways to the root (`links`); nodes that are counted, and missing (`missing`);
-//!    then the SIT, the logs and the counts of the checkpoint against the blocks in use
-//!    (`segments`), and zones (`zones`).
+//! 4. Types of inodes against their names (`types`); links and the ways to the root (`links`);
+//!    nodes that are counted, and missing (`missing`); then the SIT, the logs and the counts of the
+//!    checkpoint against the blocks in use (`segments`), and zones (`zones`).
 //!
 //! Memory: 20 bytes for each nid of the NAT's pieces in use, one bit for each block of regions in
 //! use, 16 bytes for each entry of the two directories that are walked, and at most 16 MiB.
