@@ -63,6 +63,7 @@ fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>, threads: usize) 
         context.step(|scratch| missing::check(context, scratch));
         context.failure()?;
     }
+    links::names(context);
     quota::check(context);
     context.progress.begin("segments", segments::steps(layout));
     context.step(|scratch| segments::check(context, scratch));

@@ -154,6 +154,9 @@ fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     if reserved.and_then(<[u8]>::first_chunk) != Some(&[0; 4]) {
         found("the reserved word before the contents is not 0");
     }
+    if record.nids.iter().any(|nid| !nid.is_none()) {
+        found("there are pointers to nodes, too");
+    }
     let contents = image.get(range).unwrap_or_default();
     if record.inline.contains(InlineFlags::DATA)
         && !record.inline.contains(InlineFlags::DATA_EXIST)

@@ -16,7 +16,8 @@ cairn_check::kinds! {
         "It is written over the other one.";
     /// Both copies of the superblock are damaged.
     SUPERBLOCK_BOTH = "f2fs.superblock.both", Losing,
-        "Both copies of the superblock are damaged; one with a field of the other is used.",
+        "Both copies of the superblock are damaged; one with a field of the other, or with a \
+            computed checksum, is used.",
         "It is written over both.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
@@ -164,15 +165,16 @@ cairn_check::kinds! {
         "The size is set from the contents.";
     /// A symbolic link has no target.
     INODE_TARGET = "f2fs.inode.target", Losing,
-        "The target of a symbolic link is missing or empty.",
-        "The link is removed.";
+        "The target of a symbolic link is missing or empty, or has a NUL in it.",
+        "The link is removed; a target with a NUL ends there.";
     /// `i_links` is wrong.
     INODE_LINKS = "f2fs.inode.links", Accounting,
         "The inode's count of links differs from its names.",
-        "The count is set.";
+        "The name that the inode records is made again, if it is missing; else the count is set.";
     /// Names of an inode are lost.
     INODE_NAMES = "f2fs.inode.names", Losing,
-        "Fewer names lead to the inode than it counts, so names of it are lost.",
+        "Fewer names lead to the inode than it counts, and a slot that had one is free, or \
+            something else is damaged that may have taken them.",
         "The name that the inode records is made again, if it is missing; else the count is set.";
     /// `i_pino` of a directory is wrong.
     INODE_PARENT = "f2fs.inode.parent", Accounting,
@@ -185,8 +187,9 @@ cairn_check::kinds! {
         "The hint is cleared.";
     /// Inline contents are damaged.
     INODE_INLINE = "f2fs.inode.inline", Accounting,
-        "The flags or the reserved word of inline contents are wrong.",
-        "They are set.";
+        "The flags or the reserved word of inline contents are wrong, or there are pointers beside \
+            them.",
+        "They are set; the pointers are cleared.";
     /// The clusters of a compressed file are damaged.
     INODE_COMPRESSION = "f2fs.inode.compression", Losing,
         "The marks of compressed clusters, or the count of saved blocks, are wrong.",
@@ -210,8 +213,8 @@ cairn_check::kinds! {
     /// The root is not a directory.
     ROOT = "f2fs.root.missing", Losing,
         "The root directory is missing or is no directory, so no file has a path.",
-        "The root is taken from the log; without one there, a new one gets the names that inodes \
-            record.";
+        "The root is taken from the log, and names that were removed since may be back; without \
+            one there, a new one gets the names that inodes record.";
     /// A directory entry is impossible.
     DIRECTORY_ENTRY = "f2fs.directory.entry", Losing,
         "An entry of the directory is damaged: its name, its length or its slots are impossible.",

@@ -73,7 +73,9 @@ fn name(context: &Context, scratch: &mut Scratch, ino: Nid) -> Result<Option<(Ve
     // Of an inode without a possible type, the name is known nevertheless.
     let image = blocks.iter().next();
     let record = image.and_then(|image| {
-        decoded(image).or_else(|| decoded(&types::with(image, FileKind::Regular)))
+        let kinds = [FileKind::Regular, FileKind::Directory];
+        let others = || kinds.into_iter().find_map(|kind| decoded(&types::with(image, kind)));
+        decoded(image).or_else(others)
     });
     let Some(record) = record else { return Ok(None) };
     // A directory's parent is that of its entry; other inodes may have lost theirs.

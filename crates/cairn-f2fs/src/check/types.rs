@@ -4,26 +4,21 @@
 //! target, and a file by inline data or pointers that fit the inode's form. Contents that are
 //! possible with no type of `i_mode` are read as what they show, so that nothing below them is
 //! missed; entries are compared after the walk.
-
-use std::ops::Range;
+//!
+//! A file of one line may look as a link does. Where only these two are in question, nothing is
+//! proved.
 
 use cairn_check::{Finding, Place, Value};
 use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
+use super::kinds;
 use super::nodes::{self, NodeState};
-use super::{kinds, shape, symlink};
+use super::shape::Seen;
 use crate::error::Result;
-use crate::format::Inode;
-use crate::format::block::is_zero;
-use crate::format::inode::InlineFlags;
-use crate::format::units::{BLOCK_BYTES, Nid};
-
-/// Where an inode has its type and permissions.
-const MODE: Range<usize> = 0..2;
-const INLINE_AT: usize = 3;
-/// Permissions of every symbolic link.
-const LINK_PERMISSIONS: u16 = 0o777;
+use crate::form::types;
+pub(super) use crate::form::types::{stored, with};
+use crate::format::units::Nid;
 
 /// The block of an inode with the type that its contents show, if they are impossible with its own
 /// one. The node is marked.
@@ -36,23 +31,11 @@ pub(super) fn proved(
     (ino, node): (Nid, &NodeState),
     image: &[u8],
 ) -> Result<Option<Vec<u8>>> {
-    let is_possible = match Inode::decode(image, ino, context.layout.features) {
-        Ok(record) => !is_special(record.kind) || shape::fits(context, scratch, (ino, image))?,
-        Err(_) => false,
-    };
-    if is_possible {
-        return Ok(None);
-    }
-    let Some(kind) = shown(context, scratch, (ino, image), None)? else { return Ok(None) };
-    if stored(image) == Some(kind) {
-        return Ok(None);
-    }
-    let other = with(image, kind);
-    if Inode::decode(&other, ino, context.layout.features).is_err() {
-        return Ok(None);
-    }
-    node.mark(nodes::TYPED);
-    Ok(Some(other))
+    let found = types::proved(&mut Seen { context, scratch }, ino, image)?;
+    Ok(found.map(|(_, other)| {
+        node.mark(nodes::TYPED);
+        other
+    }))
 }
 
 /// After the walk: the inodes whose type contradicts their contents or their entries.
@@ -71,12 +54,17 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
         let Some(image) = blocks.iter().next() else { continue };
         let contents = shown(context, scratch, (ino, image), entry)?;
         let mode = stored(image);
+        let texts = [Some(FileKind::Regular), Some(FileKind::Symlink)];
+        let is_either = mode != entry
+            && texts.contains(&mode)
+            && texts.contains(&entry)
+            && shown(context, scratch, (ino, image), None)? == Some(FileKind::Symlink);
         scratch.recycle(blocks);
         // Then the entry is wrong.
-        if contents.is_some() && contents == mode {
+        if contents.is_some() && contents == mode && !is_either {
             continue;
         }
-        let is_proved = contents.is_some() && contents == entry;
+        let is_proved = contents.is_some() && contents == entry && !is_either;
         let kind = if is_proved { &kinds::INODE_TYPE } else { &kinds::INODE_DOUBT };
         let words = [("i_mode", mode), ("contents", contents), ("name", entry)]
             .map(|(what, kind)| format!("{what}: {}", word(kind)))
@@ -95,102 +83,17 @@ pub(super) fn named(context: &Context, ino: Nid) -> Option<FileKind> {
     if node.is(nodes::QUOTA) { Some(FileKind::Regular) } else { node.entry_kind() }
 }
 
-/// The type that an inode's contents show. Numbers of devices have no mark: they need an entry.
+/// As [`types::shown`].
 ///
 /// # Errors
 /// The device's.
 pub(super) fn shown(
     context: &Context,
     scratch: &mut Scratch,
-    (ino, image): (Nid, &[u8]),
+    inode: (Nid, &[u8]),
     entry: Option<FileKind>,
 ) -> Result<Option<FileKind>> {
-    let flags = InlineFlags::from_bits_retain(image.get(INLINE_AT).copied().unwrap_or(0));
-    let is_inline = flags.intersects(InlineFlags::DATA | InlineFlags::DENTRY);
-    let directory = with(image, FileKind::Directory);
-    let features = context.layout.features;
-    if let Ok(record) = Inode::decode(&directory, ino, features)
-        && (!is_inline || shape::fits(context, scratch, (ino, &directory))?)
-        && let Some(bytes) = first_block(context, scratch, (&record, &directory))?
-        && shape::begins_with_itself(&bytes, ino)
-    {
-        return Ok(Some(FileKind::Directory));
-    }
-    let file = with(image, FileKind::Regular);
-    if let Ok(record) = Inode::decode(&file, ino, features)
-        && shape::fits(context, scratch, (ino, &file))?
-    {
-        let mut pointers = record.data_pointers(&file);
-        let has_pointers = pointers.any(|addr| context.layout.in_main(addr))
-            || record.nids.iter().any(|nid| !nid.is_none());
-        if is_inline || has_pointers {
-            let is_link = is_link(context, scratch, &record, &file)?;
-            return Ok(Some(if is_link { FileKind::Symlink } else { FileKind::Regular }));
-        }
-    }
-    let device = entry.filter(|kind| matches!(kind, FileKind::CharDevice | FileKind::BlockDevice));
-    if let Some(kind) = device.filter(|_| !is_inline)
-        && let device = with(image, kind)
-        && let Ok(record) = Inode::decode(&device, ino, features)
-        && record.data_pointers(&device).take(2).any(|word| word.get() != 0)
-        && shape::fits(context, scratch, (ino, &device))?
-    {
-        return Ok(Some(kind));
-    }
-    Ok(None)
-}
-
-/// Inline entries, or the first block.
-fn first_block(
-    context: &Context,
-    scratch: &mut Scratch,
-    (record, image): (&Inode, &[u8]),
-) -> Result<Option<Vec<u8>>> {
-    if record.inline.contains(InlineFlags::DENTRY) {
-        return Ok(image.get(record.inline_data_range()).map(<[u8]>::to_vec));
-    }
-    symlink::contents(context, scratch, record, image)
-}
-
-/// Are the contents of an inode those of a link: a line of text as long as the size, and nothing
-/// behind it?
-fn is_link(context: &Context, scratch: &mut Scratch, record: &Inode, image: &[u8]) -> Result<bool> {
-    if record.permissions != LINK_PERMISSIONS || !(1..BLOCK_BYTES).contains(&record.size) {
-        return Ok(false);
-    }
-    let Some(bytes) = symlink::contents(context, scratch, record, image)? else {
-        return Ok(false);
-    };
-    let len = usize::try_from(record.size).unwrap_or(usize::MAX);
-    let Some((target, rest)) = bytes.split_at_checked(len) else { return Ok(false) };
-    // Some writers count the NUL after the target in the size.
-    let target = target.strip_suffix(&[0]).unwrap_or(target);
-    Ok(!target.is_empty() && !target.contains(&0) && !target.contains(&b'\n') && is_zero(rest))
-}
-
-const fn is_special(kind: FileKind) -> bool {
-    !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
-}
-
-fn mode(image: &[u8]) -> u16 {
-    let bytes = image.get(MODE).and_then(<[u8]>::first_chunk);
-    bytes.map_or(0, |bytes| u16::from_le_bytes(*bytes))
-}
-
-/// The type in `i_mode`.
-pub(super) fn stored(image: &[u8]) -> Option<FileKind> {
-    FileKind::from_mode(mode(image).into())
-}
-
-/// The block of an inode with another type.
-pub(super) fn with(image: &[u8], kind: FileKind) -> Vec<u8> {
-    let bits = u16::try_from(kind.mode_bits()).unwrap_or_default();
-    let mode = bits | mode(image) & 0o7777;
-    let mut image = image.to_vec();
-    if let Some(place) = image.get_mut(MODE) {
-        place.copy_from_slice(&mode.to_le_bytes());
-    }
-    image
+    types::shown(&mut Seen { context, scratch }, inode, entry)
 }
 
 fn word(kind: Option<FileKind>) -> &'static str {

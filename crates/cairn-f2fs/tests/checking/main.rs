@@ -8,6 +8,7 @@ mod fields;
 mod flags;
 mod inject;
 mod kernel;
+mod misread;
 mod names;
 mod places;
 mod quota;

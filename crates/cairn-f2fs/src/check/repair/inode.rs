@@ -10,7 +10,7 @@ use super::edit::{Edit, ino_of};
 use crate::error::Result;
 use crate::format::block::is_zero;
 use crate::format::inode::{
-    Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, ExtentHint, FileFlags, InlineFlags,
+    Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, ExtentHint, FileFlags, InlineFlags, NIDS,
 };
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, NAME_MAX, Nid};
 use crate::format::{Features, Inode};
@@ -27,6 +27,8 @@ const NAME_AT: usize = 92;
 const DIR_LEVEL_AT: usize = 347;
 const EXTRA_SIZE_AT: usize = 360;
 const INLINE_XATTR_SIZE_AT: usize = 362;
+/// What an inode with a wrong checksum loses.
+const UNKNOWN_DAMAGE: &str = "what is damaged there, if anything is";
 
 impl Edit<'_> {
     /// Mends a finding about an inode. False if it stays.
@@ -42,12 +44,11 @@ impl Edit<'_> {
         } else if code == kinds::INODE_CHECKSUM.code {
             let done = self.change(ino, |_| ())?;
             if done {
-                let what = "what is damaged there, if anything is";
-                self.lost((finding.kind, finding.place.clone()), ino, what);
+                self.lost((finding.kind, finding.place.clone()), ino, UNKNOWN_DAMAGE);
             }
             return Ok(done);
         } else if code == kinds::INODE_TARGET.code {
-            return self.drop_link(finding, ino);
+            return self.mend_target(finding, ino);
         } else if code == kinds::INODE_EXTENT.code {
             self.change(ino, |record| record.ext = ExtentHint::default())?
         } else if code == kinds::INODE_INLINE.code {
@@ -86,12 +87,23 @@ impl Edit<'_> {
             };
             let mut image = self.read(addr.get().into())?;
             if self.scope.allows(finding.kind) && shape::set(&mut image, name, *right) {
+                self.list_damage(findings, ino);
                 self.put_node(ino, image)?;
                 self.mended(finding);
                 changed = true;
             }
         }
         Ok(changed)
+    }
+
+    /// Lists what a new checksum of an inode hides.
+    pub(super) fn list_damage(&mut self, findings: &[Finding], ino: Nid) {
+        let is_it = |found: &&Finding| {
+            found.kind.code == kinds::INODE_CHECKSUM.code && ino_of(&found.place) == Some(ino)
+        };
+        if let Some(finding) = findings.iter().find(is_it) {
+            self.lost((finding.kind, finding.place.clone()), ino, UNKNOWN_DAMAGE);
+        }
     }
 
     fn mend_inline(&mut self, ino: Nid) -> Result<bool> {
@@ -105,6 +117,7 @@ impl Edit<'_> {
         if record.inline.contains(InlineFlags::DATA) && is_set {
             record.inline.insert(InlineFlags::DATA_EXIST);
         }
+        record.nids = [Nid::NONE; NIDS];
         record.encode_into(&mut image);
         let before = range.start.saturating_sub(size_of::<u32>())..range.start;
         image.get_mut(before).unwrap_or_default().fill(0);
@@ -134,35 +147,6 @@ impl Edit<'_> {
             self.mended(finding);
         }
         Ok(done)
-    }
-
-    /// Gives a link up. Its block is cleared, or else the node would be found for its name.
-    fn drop_link(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
-        let addr = self.node_addr(ino)?;
-        let is_dropped = self.drop_inode(finding, ino)?;
-        if let Some(addr) = addr.filter(|_| is_dropped) {
-            self.write(addr.get().into(), vec![0; BLOCK_SIZE])?;
-        }
-        Ok(is_dropped)
-    }
-
-    /// The size of a symbolic link from its target.
-    fn mend_link_size(&mut self, ino: Nid) -> Result<bool> {
-        let Some((record, image)) = self.inode(ino)? else { return Ok(false) };
-        let target = match record.inline.contains(InlineFlags::DATA) {
-            true => image.get(record.inline_data_range()).unwrap_or_default().to_vec(),
-            false => match self.slot(ino, 0)? {
-                Some(slot) if self.layout.in_main(slot.addr) => {
-                    self.read(slot.addr.get().into())?
-                }
-                _ => Vec::new(),
-            },
-        };
-        let len = target.iter().position(|byte| *byte == 0).unwrap_or(target.len());
-        if len == 0 {
-            return Ok(false);
-        }
-        self.change(ino, |record| record.size = as_u64(len))
     }
 
     /// A field that no inode can have.

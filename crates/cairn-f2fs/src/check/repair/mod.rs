@@ -26,6 +26,7 @@ mod quota;
 mod recovery;
 mod root;
 mod superblocks;
+mod symlink;
 mod tables;
 mod types;
 
@@ -41,7 +42,7 @@ use super::context::Context;
 use super::examine::{examine, usage};
 use super::notes::Notes;
 use super::volume::Volume;
-use super::{choice, kinds, packs, paths};
+use super::{choice, kinds, links, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
 use edit::{Edit, ino_of, nid_of};
@@ -157,8 +158,9 @@ impl Mend for Mender {
         volume.check_superblocks(&findings)?;
         volume.check_flags(&findings);
         packs::check(&volume, &findings)?;
-        let context =
-            examine(volume, findings, watch, THREADS, Some(Notes::new(seeks(scope, steps))))?;
+        let has_lost = steps.counts().any(|(kind, _)| links::hides(kind));
+        let notes = Notes::new(seeks(scope, steps), has_lost);
+        let context = examine(volume, findings, watch, THREADS, Some(notes))?;
         let usage = usage(&context);
         let cancelled = context.progress.is_cancelled();
         let recovered = recovered.into_iter().collect();
@@ -183,6 +185,7 @@ fn seeks(scope: Scope, steps: &Steps) -> bool {
         &kinds::SUPERBLOCK_ERRORS,
         &kinds::NAT_ADDRESS,
         &kinds::NAT_LOST,
+        &kinds::INODE_CHECKSUM,
         &kinds::INODE_SHAPE,
         &kinds::INODE_TYPE,
         &kinds::INODE_DOUBT,
@@ -294,7 +297,7 @@ impl Edit<'_> {
             return Ok(true);
         }
         for finding in found.iter().filter(|found| is_one(found, &COUNTS)) {
-            changed |= self.mend_inode(finding)?;
+            changed |= self.restore_name(finding)? || self.mend_inode(finding)?;
         }
         let is_named = |found: &&Finding| is_one(found, &[&kinds::INODE_NAMES]);
         for finding in found.iter().filter(is_named) {

@@ -33,6 +33,7 @@ impl Edit<'_> {
             let other = entry.filter(|kind| *kind != FileKind::Directory).or(now).or(entry);
             let Some(wanted) = shown.or(other) else { continue };
             if now != Some(wanted) {
+                self.list_damage(findings, ino);
                 self.put_node(ino, types::with(&image, wanted))?;
                 changed = true;
             }
