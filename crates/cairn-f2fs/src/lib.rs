@@ -25,6 +25,7 @@ mod disable;
 mod disk;
 pub mod dump;
 mod error;
+mod form;
 pub mod format;
 mod fsync;
 pub mod gc;

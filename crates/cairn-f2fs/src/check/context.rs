@@ -3,7 +3,7 @@
 //! Locking: `failure` and `scratch` are leaves, held only for a moment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_check::{Finding, Findings, Progress};
@@ -75,6 +75,8 @@ pub(super) struct Context {
     pub(super) progress: Progress,
     /// What is known of quota, if the volume counts it.
     pub(super) quota: Option<Quota>,
+    /// A block of a directory has no name in it. Writers free such a block.
+    pub(super) has_blank: AtomicBool,
     /// What a repair wants to know, if there is one.
     pub(super) notes: Option<Notes>,
     failure: Mutex<Option<Error>>,
@@ -99,6 +101,7 @@ impl Context {
             claims: Claims::new(&layout)?,
             totals: Totals::default(),
             quota: layout.features.contains(Features::QUOTA_INO).then(Quota::default),
+            has_blank: AtomicBool::new(false),
             failure: Mutex::new(Rank::Leaf, None),
             scratch: Mutex::new(Rank::Leaf, Vec::new()),
             volume,

@@ -3,6 +3,7 @@
 //! Memory: 16 bytes an entry while the directory is walked, to find names that are there twice.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::units::as_u64;
 use cairn_check::{Finding, Kind, Place};
@@ -10,7 +11,7 @@ use cairn_vfs::{FileKind, Name};
 
 use super::context::{Context, Scratch};
 use super::kinds;
-use super::nodes::NodeState;
+use super::nodes::{self, NodeState};
 use super::tree::Tree;
 use crate::error::Result;
 use crate::format::dentry::{Dentries, Dentry, MAX_DEPTH, bucket_start, level_blocks, slots_for};
@@ -138,6 +139,12 @@ impl Walk<'_> {
                     self.context.add(finding.stored(&*text));
                 }
             }
+        }
+        for node in dentries.freed().filter_map(|ino| self.context.nodes.get(ino)) {
+            node.mark(nodes::UNNAMED);
+        }
+        if block > 0 && dentries.is_blank() {
+            self.context.has_blank.store(true, Relaxed);
         }
         if sound && slots != dentries.used_slots() {
             let text = format!("{} slots are marked as used", dentries.used_slots());

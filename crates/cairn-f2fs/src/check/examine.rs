@@ -11,7 +11,7 @@ use super::nat_bits::NatBits;
 use super::notes::Notes;
 use super::volume::Volume;
 use super::walk::Inodes;
-use super::{kinds, links, missing, nodes, quota, segments, zones};
+use super::{kinds, links, missing, nodes, quota, segments, types, zones};
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
 
@@ -56,11 +56,14 @@ fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>, threads: usize) 
     if context.progress.is_cancelled() {
         return Ok(());
     }
+    context.step(|scratch| types::check(context, scratch));
+    context.failure()?;
     links::check(context);
     if context.notes.as_ref().is_none_or(|notes| notes.seeks) {
         context.step(|scratch| missing::check(context, scratch));
         context.failure()?;
     }
+    links::names(context);
     quota::check(context);
     context.progress.begin("segments", segments::steps(layout));
     context.step(|scratch| segments::check(context, scratch));

@@ -8,7 +8,7 @@ use super::context::{Context, Scratch, Totals};
 use super::nodes::{self, NodeState};
 use super::owners::{self, Owner};
 use super::tree::Tree;
-use super::{attributes, directory, kinds, report, shape};
+use super::{attributes, directory, kinds, report, shape, symlink, types};
 use crate::error::Result;
 use crate::format::block::is_zero;
 use crate::format::features::Features;
@@ -36,6 +36,8 @@ pub(super) fn check(
     let is_it = is_itself(context, ino, node, image);
     let other = if is_it { shape::proved(context, scratch, ino, image)? } else { None };
     let image = other.as_deref().unwrap_or(image);
+    let other = if is_it { types::proved(context, scratch, (ino, node), image)? } else { None };
+    let image = other.as_deref().unwrap_or(image);
     let record = is_it.then(|| decode(context, ino, node, image)).flatten();
     let Some(record) = record else {
         node.mark(nodes::DAMAGED);
@@ -56,6 +58,9 @@ pub(super) fn check(
         tree.walk(node, image)?;
     }
     tree.finish();
+    if record.kind == FileKind::Symlink {
+        symlink::check(context, tree.scratch, (ino, &record, image))?;
+    }
     attributes::check(&mut tree, image)?;
     check_counts(&mut tree, image)?;
     if let Some(quota) = &context.quota {
@@ -133,10 +138,6 @@ fn check_fields(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     if record.advise.contains(Advise::ENCRYPT) && !features.contains(Features::ENCRYPT) {
         field("i_advise", record.advise.bits().into(), "the feature encrypt is missing");
     }
-    if record.kind == FileKind::Symlink && !(1..=BLOCK_BYTES).contains(&record.size) {
-        let place = Place::inode(ino.get()).in_field("i_size");
-        context.add(Finding::new(&kinds::INODE_SIZE, place).stored(record.size));
-    }
     check_inline(context, ino, record, image);
 }
 
@@ -152,6 +153,9 @@ fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     let reserved = range.start.checked_sub(size_of::<u32>()).and_then(|at| image.get(at..));
     if reserved.and_then(<[u8]>::first_chunk) != Some(&[0; 4]) {
         found("the reserved word before the contents is not 0");
+    }
+    if record.nids.iter().any(|nid| !nid.is_none()) {
+        found("there are pointers to nodes, too");
     }
     let contents = image.get(range).unwrap_or_default();
     if record.inline.contains(InlineFlags::DATA)

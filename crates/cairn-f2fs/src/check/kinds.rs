@@ -16,7 +16,8 @@ cairn_check::kinds! {
         "It is written over the other one.";
     /// Both copies of the superblock are damaged.
     SUPERBLOCK_BOTH = "f2fs.superblock.both", Losing,
-        "Both copies of the superblock are damaged; one with a field of the other is used.",
+        "Both copies of the superblock are damaged; one with a field of the other, or with a \
+            computed checksum, is used.",
         "It is written over both.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
@@ -142,6 +143,14 @@ cairn_check::kinds! {
     INODE_SHAPE = "f2fs.inode.shape", Losing,
         "A flag or size says that the inode is to be read otherwise than what it holds shows.",
         "The field is set to what the inode's pointers, contents and attributes show.";
+    /// The type of an inode contradicts its contents and its name.
+    INODE_TYPE = "f2fs.inode.type", Accounting,
+        "The type of the inode (i_mode) contradicts its contents and its name, which agree.",
+        "The type is set to theirs.";
+    /// Type, contents and name of an inode are of different types.
+    INODE_DOUBT = "f2fs.inode.doubt", Losing,
+        "The type of the inode (i_mode), its contents and its name do not agree on a type.",
+        "The type is set to that of the contents; if they show none, to that of the name.";
     /// A field of an inode is impossible.
     INODE_FIELD = "f2fs.inode.field", Losing,
         "A field of the inode is impossible.",
@@ -154,13 +163,18 @@ cairn_check::kinds! {
     INODE_SIZE = "f2fs.inode.size", Accounting,
         "The size does not fit the contents of a directory or symbolic link.",
         "The size is set from the contents.";
+    /// A symbolic link has no target.
+    INODE_TARGET = "f2fs.inode.target", Losing,
+        "The target of a symbolic link is missing or empty, or has a NUL in it.",
+        "The link is removed; a target with a NUL ends there.";
     /// `i_links` is wrong.
     INODE_LINKS = "f2fs.inode.links", Accounting,
         "The inode's count of links differs from its names.",
-        "The count is set.";
+        "The name that the inode records is made again, if it is missing; else the count is set.";
     /// Names of an inode are lost.
     INODE_NAMES = "f2fs.inode.names", Losing,
-        "Fewer names lead to the inode than it counts, so names of it are lost.",
+        "Fewer names lead to the inode than it counts, and a slot that had one is free, or \
+            something else is damaged that may have taken them.",
         "The name that the inode records is made again, if it is missing; else the count is set.";
     /// `i_pino` of a directory is wrong.
     INODE_PARENT = "f2fs.inode.parent", Accounting,
@@ -173,8 +187,9 @@ cairn_check::kinds! {
         "The hint is cleared.";
     /// Inline contents are damaged.
     INODE_INLINE = "f2fs.inode.inline", Accounting,
-        "The flags or the reserved word of inline contents are wrong.",
-        "They are set.";
+        "The flags or the reserved word of inline contents are wrong, or there are pointers beside \
+            them.",
+        "They are set; the pointers are cleared.";
     /// The clusters of a compressed file are damaged.
     INODE_COMPRESSION = "f2fs.inode.compression", Losing,
         "The marks of compressed clusters, or the count of saved blocks, are wrong.",
@@ -198,8 +213,8 @@ cairn_check::kinds! {
     /// The root is not a directory.
     ROOT = "f2fs.root.missing", Losing,
         "The root directory is missing or is no directory, so no file has a path.",
-        "The root is taken from the log; without one there, a new one gets the names that inodes \
-            record.";
+        "The root is taken from the log, and names that were removed since may be back; without \
+            one there, a new one gets the names that inodes record.";
     /// A directory entry is impossible.
     DIRECTORY_ENTRY = "f2fs.directory.entry", Losing,
         "An entry of the directory is damaged: its name, its length or its slots are impossible.",

@@ -1,12 +1,50 @@
 //! After all inodes were read: links, names, and the way to the root.
 
-use cairn_check::{Finding, Place};
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_check::{Finding, Kind, Place, Severity};
 use cairn_vfs::FileKind;
 
 use super::context::Context;
 use super::kinds;
-use super::nodes::{CONNECTED, DAMAGED, NodeState, ON_WAY, ORPHAN, QUOTA, VISITED};
+use super::nodes::{CONNECTED, DAMAGED, NodeState, ON_WAY, ORPHAN, QUOTA, UNNAMED, VISITED};
 use crate::format::units::Nid;
+
+/// Accounting that goes with names that are lost, or that were not read.
+const HIDES: [&Kind; 3] = [&kinds::INODE_UNREACHABLE, &kinds::INODE_TYPE, &kinds::DIRECTORY_DOTS];
+
+/// After all else that may hide names: inodes with fewer names than they count. If nothing else is
+/// damaged, and no free slot of a directory had a name of the inode, the count is wrong; else names
+/// may be lost.
+pub(super) fn names(context: &Context) {
+    let hides = context.findings.worst() > Some(Severity::Accounting)
+        || HIDES.iter().any(|kind| context.findings.count_of(kind) > 0)
+        || context.has_blank.load(Relaxed)
+        || context.notes.as_ref().is_some_and(|notes| notes.has_lost);
+    for (ino, node) in context.nodes.iter().filter(|(nid, node)| node.ino() == *nid) {
+        if has_missing_names(ino, node) {
+            // A name was removed, or its slot is marked wrongly.
+            let is_lost = hides || node.is(UNNAMED);
+            let kind = if is_lost { &kinds::INODE_NAMES } else { &kinds::INODE_LINKS };
+            let place = Place::inode(ino.get()).in_field("i_links");
+            context.add(Finding::new(kind, place).stored(node.other()).computed(node.links()));
+        }
+    }
+}
+
+/// Does an inode with a name count more than it has?
+fn has_missing_names(ino: Nid, node: &NodeState) -> bool {
+    let is_file = node.kind().is_some_and(|kind| kind != FileKind::Directory);
+    let is_left_out =
+        ino == Nid::ROOT || [QUOTA, ORPHAN, DAMAGED].iter().any(|mark| node.is(*mark));
+    is_file && !is_left_out && node.links() > 0 && node.other() > node.links()
+}
+
+/// Does a step of a repair leave names of other inodes lost?
+pub(super) fn hides(kind: &Kind) -> bool {
+    let hides = [kinds::INODE_UNREACHABLE.code, kinds::DIRECTORY_DOTS.code];
+    kind.severity != Severity::Accounting || hides.contains(&kind.code)
+}
 
 /// Checks every node that exists.
 pub(super) fn check(context: &Context) {
@@ -67,10 +105,7 @@ fn check_inode(context: &Context, ino: Nid, node: &NodeState) {
         (2.., false) if is_directory => {
             context.add(Finding::new(&kinds::DIRECTORY_LINKED, place()).stored(found));
         }
-        _ if stored > found && !is_directory && !node.is(DAMAGED) => {
-            let place = place().in_field("i_links");
-            context.add(Finding::new(&kinds::INODE_NAMES, place).stored(stored).computed(found));
-        }
+        _ if has_missing_names(ino, node) => {}
         _ if stored != found && !node.is(DAMAGED) => {
             let place = place().in_field("i_links");
             context.add(Finding::new(&kinds::INODE_LINKS, place).stored(stored).computed(found));

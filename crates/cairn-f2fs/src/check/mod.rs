@@ -5,12 +5,12 @@
 //!    checkpoint is recovered in memory (`replay`); the rest is about the result.
 //! 2. The NAT is read (`nat`): which nodes exist, and where (`nodes`).
 //! 3. Two threads go through the inodes in the order of the NAT (`walk`): each inode's block,
-//!    form (`shape`), fields (`inode`), nodes and pointers (`tree`), attributes, and entries
-//!    (`directory`).
+//!    form (`shape`), type (`types`), fields (`inode`), nodes and pointers (`tree`), targets
+//!    (`symlink`), attributes, and entries (`directory`).
 //!    Each block is claimed once (`claims`) and must have its owner's summary (`owners`).
-//! 4. Links and the ways to the root (`links`); nodes that are counted, and missing (`missing`);
-//!    then the SIT, the logs and the counts of the checkpoint against the blocks in use
-//!    (`segments`), and zones (`zones`).
+//! 4. Types of inodes against their names (`types`); links and the ways to the root (`links`);
+//!    nodes that are counted, and missing (`missing`); then the SIT, the logs and the counts of the
+//!    checkpoint against the blocks in use (`segments`), and zones (`zones`).
 //!
 //! Memory: 20 bytes for each nid of the NAT's pieces in use, one bit for each block of regions in
 //! use, 16 bytes for each entry of the two directories that are walked, and at most 16 MiB.
@@ -53,7 +53,9 @@ mod report;
 mod segments;
 mod shape;
 mod superblocks;
+mod symlink;
 mod tree;
+mod types;
 mod volume;
 mod walk;
 mod zones;

@@ -26,6 +26,10 @@ pub(super) const QUOTA: u16 = 1 << 3;
 pub(super) const CONNECTED: u16 = 1 << 4;
 /// The way to the root that is being followed leads over it.
 pub(super) const ON_WAY: u16 = 1 << 5;
+/// Its contents are impossible with the type in `i_mode`, and show another one.
+pub(super) const TYPED: u16 = 1 << 6;
+/// A slot of a directory that is free now had a name of it.
+pub(super) const UNNAMED: u16 = 1 << 7;
 /// The inode's type, and the type that its first entry has.
 const KIND_SHIFT: u16 = 8;
 const ENTRY_SHIFT: u16 = 11;

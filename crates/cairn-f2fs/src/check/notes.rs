@@ -24,11 +24,13 @@ pub(super) struct Notes {
     kept: Mutex<(Vec<Finding>, Owners)>,
     /// Missing nodes are looked for.
     pub(super) seeks: bool,
+    /// Names may be lost with what was mended in former rounds.
+    pub(super) has_lost: bool,
 }
 
 impl Notes {
-    pub(super) fn new(seeks: bool) -> Self {
-        Self { kept: Mutex::new(Rank::Leaf, (Vec::new(), Owners::new())), seeks }
+    pub(super) fn new(seeks: bool, has_lost: bool) -> Self {
+        Self { kept: Mutex::new(Rank::Leaf, (Vec::new(), Owners::new())), seeks, has_lost }
     }
 
     /// Keeps a finding.

@@ -8,6 +8,7 @@ use cairn_check::Finding;
 use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
+use super::types;
 use crate::error::Result;
 use crate::format::Inode;
 use crate::format::inode::Advise;
@@ -68,10 +69,14 @@ fn path(
 fn name(context: &Context, scratch: &mut Scratch, ino: Nid) -> Result<Option<(Vec<u8>, Nid)>> {
     let Some(node) = context.nodes.inode(ino) else { return Ok(None) };
     let blocks = context.read(scratch, &[node.addr()])?;
-    let record = blocks
-        .iter()
-        .next()
-        .and_then(|image| Inode::decode(image, ino, context.layout.features).ok());
+    let decoded = |image: &[u8]| Inode::decode(image, ino, context.layout.features).ok();
+    // Of an inode without a possible type, the name is known nevertheless.
+    let image = blocks.iter().next();
+    let record = image.and_then(|image| {
+        let kinds = [FileKind::Regular, FileKind::Directory];
+        let others = || kinds.into_iter().find_map(|kind| decoded(&types::with(image, kind)));
+        decoded(image).or_else(others)
+    });
     let Some(record) = record else { return Ok(None) };
     // A directory's parent is that of its entry; other inodes may have lost theirs.
     let is_directory = record.kind == FileKind::Directory;
@@ -80,6 +85,9 @@ fn name(context: &Context, scratch: &mut Scratch, ino: Nid) -> Result<Option<(Ve
     if lost || record.entry_name(ino).is_err() {
         return Ok(None);
     }
-    let parent = if is_directory { Nid(node.other()) } else { record.pino };
+    // Entries of another type do not count as those of a directory.
+    let is_misnamed = node.links() > 0 && node.entry_kind() != Some(FileKind::Directory);
+    let is_of_entry = is_directory && !is_misnamed;
+    let parent = if is_of_entry { Nid(node.other()) } else { record.pino };
     Ok(Some((record.name.to_vec(), parent)))
 }

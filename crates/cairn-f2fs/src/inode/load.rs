@@ -53,7 +53,9 @@ impl Inode {
     pub fn load(inodes: &Inodes, ino: Ino) -> Result<Self> {
         let nid = Nid::of(ino).ok_or(cairn_vfs::Error::Stale)?;
         let image = inodes.disk.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
-        let record = Record::decode(&image, nid, inodes.disk.layout.features)?;
+        let layout = &inodes.disk.layout;
+        let record = Record::decode(&image, nid, layout.features)?;
+        record.check_body(&image, nid, layout)?;
         let version = inodes.disk.store.as_ref().map_or(0, |store| store.checkpoints.version());
         // Changed names, and nodes that left the tree, keep the inode in memory until the next
         // snapshot. So the newest snapshot has them.

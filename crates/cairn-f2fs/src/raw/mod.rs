@@ -205,10 +205,15 @@ impl RawVolume {
         Ok((addr, image, record))
     }
 
+    /// Is the block that of an inode, and is its checksum right?
+    pub(crate) fn verify(&self, ino: Nid, addr: BlockAddr, image: &[u8]) -> Result<(), Corrupt> {
+        NodeFooter::read(image).check(ino, ino, addr)?;
+        crate::format::inode::verify(image, ino, &self.layout)
+    }
+
     /// An inode's record, if the block is a sound one of it.
     pub(crate) fn decode(&self, ino: Nid, addr: BlockAddr, image: &[u8]) -> Result<Inode, Corrupt> {
-        NodeFooter::read(image).check(ino, ino, addr)?;
-        crate::format::inode::verify(image, ino, &self.layout)?;
+        self.verify(ino, addr, image)?;
         Inode::decode(image, ino, self.layout.features)
     }
 }

@@ -78,7 +78,7 @@ fn find(
     wanted: Option<u64>,
     notes: &mut Vec<String>,
 ) -> Result<(u64, Superblock, Layout)> {
-    let mut first = None;
+    let (mut first, mut unsealed) = (None, None);
     let mut magic = 0;
     for number in [0, 1_u64].into_iter().filter(|number| wanted.is_none_or(|one| one == *number)) {
         let at = number.saturating_mul(BLOCK_BYTES);
@@ -101,8 +101,18 @@ fn find(
                 }
                 return Ok((number, superblock, layout));
             }
-            Err(error) => first = first.or(Some(error)),
+            Err(error) => {
+                let decoded = Superblock::decode_unsealed(&block);
+                let usable = decoded.and_then(|found| Ok((Layout::new(&found, ANY_SIZE)?, found)));
+                unsealed = unsealed.or(usable.ok().map(|(layout, found)| (number, found, layout)));
+                first = first.or(Some(error));
+            }
         }
+    }
+    if let Some(found) = unsealed {
+        let number = found.0;
+        notes.push(format!("the checksum of superblock {number} is wrong: it is used as it is"));
+        return Ok(found);
     }
     match (first, wanted) {
         (Some(error), None) if magic == 0 => Err(error.into()),

@@ -4,6 +4,7 @@
 //! | module | knows |
 //! |---|---|
 //! | `source` | nodes: as the NAT has them, else their newest version in the log |
+//! | `proof` | inodes as they prove to be, if their records say something else |
 //! | `scan` | every version of every node in the main area |
 //! | `contents`, `attributes` | the bytes and the attributes of a file, past what cannot be read |
 //! | `tree` | the tree, and then the inodes that no directory leads to |
@@ -27,6 +28,7 @@
 mod attributes;
 mod contents;
 mod deleted;
+mod proof;
 mod scan;
 mod source;
 mod tree;

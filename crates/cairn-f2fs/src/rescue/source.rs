@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_cache::block::Image;
 
+use super::proof::{self, Judged};
 use super::scan::{Scan, Version};
 use crate::error::Result;
 use crate::format::Inode;
@@ -49,11 +50,11 @@ impl Source {
         self.scan.get_or_init(|| Scan::read(&self.volume, Some(receiver)))
     }
 
-    /// An inode: as the NAT has it, else its newest sound version. The text says why it is not the
-    /// first.
-    pub(super) fn inode(&self, ino: Nid) -> Result<(Image, Inode, Option<String>), String> {
-        let why = match self.volume.inode(ino) {
-            Ok((_, image, record)) => return Ok((image, record, None)),
+    /// An inode: as the NAT has it, else its newest sound version. The text says what is wrong with
+    /// it, or why it is not the first.
+    pub(super) fn inode(&self, ino: Nid) -> Result<Judged, String> {
+        let why = match proof::inode(&self.volume, ino) {
+            Ok(judged) => return Ok(judged),
             Err(why) => why,
         };
         let found = self.newest(ino, |version| version.ino == ino && version.links > 0);
@@ -63,7 +64,10 @@ impl Source {
             Some((image, record))
         });
         match sound {
-            Some((image, record)) => Ok((image, record, Some(why))),
+            Some((image, record)) => {
+                let what = format!("the newest version that is left was copied: {why}");
+                Ok((image, record, Some(what)))
+            }
             None => Err(why),
         }
     }

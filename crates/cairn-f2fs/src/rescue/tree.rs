@@ -7,6 +7,7 @@ use cairn_vfs::FileKind;
 
 use super::attributes;
 use super::contents::{contents, describe};
+use super::proof;
 use super::scan::Version;
 use super::source::Source;
 use crate::format::Inode;
@@ -32,9 +33,9 @@ fn root(source: &Source, walk: &mut Walk<'_>) {
     let ino = Nid::ROOT;
     walk.see(number(ino));
     match source.inode(ino) {
-        Ok((image, record, why)) if record.kind == FileKind::Directory => {
-            if let Some(why) = why {
-                walk.lost(b"/", number(ino), format!("an old version is used: {why}"));
+        Ok((image, record, wrong)) if record.kind == FileKind::Directory => {
+            if let Some(wrong) = wrong {
+                walk.lost(b"/", number(ino), wrong);
             }
             walk.below(source, &(ino, record, image), Vec::new());
         }
@@ -81,16 +82,15 @@ impl Tree for Source {
             }
             return None;
         }
-        let (image, record, why) = match self.inode(ino) {
+        let (image, record, wrong) = match self.inode(ino) {
             Ok(found) => found,
             Err(why) => {
                 walk.lost(path, number, why);
                 return None;
             }
         };
-        if let Some(why) = why {
-            let what = format!("the newest version that is left was copied: {why}");
-            walk.lost(path, number, what);
+        if let Some(wrong) = wrong {
+            walk.lost(path, number, wrong);
         }
         let is_directory = record.kind == FileKind::Directory;
         if is_directory && is_deep {
@@ -176,12 +176,14 @@ fn one(source: &Source, walk: &mut Walk<'_>, ino: Nid) {
         return;
     }
     let found = if volume.loaded.is_some() && !volume.has_lost_pack {
-        volume.inode(ino).map(|(_, image, record)| (image, record))
+        proof::inode(volume, ino)
     } else {
-        source.inode(ino).map(|(image, record, _)| (image, record))
+        source.inode(ino)
     };
     // An inode without links was being deleted.
-    let Some((image, record)) = found.ok().filter(|(_, record)| record.links > 0) else { return };
+    let Some((image, record, wrong)) = found.ok().filter(|(_, record, _)| record.links > 0) else {
+        return;
+    };
     let directory = |above| Some(volume.inode(above).ok()?.2);
     let path = path_of(ino, &record, directory)
         .unwrap_or_else(|| [LOST, b"/", ino.to_string().as_bytes()].concat());
@@ -189,6 +191,9 @@ fn one(source: &Source, walk: &mut Walk<'_>, ino: Nid) {
     let is_recovered = volume.newer.contains_key(&ino) && !path.starts_with(&[LOST, b"/"].concat());
     if !is_recovered {
         walk.lost(&path, number(ino), "no directory leads to it");
+    }
+    if let Some(wrong) = wrong {
+        walk.lost(&path, number(ino), wrong);
     }
     hand_out(source, walk, ino, (&record, &image), &path);
     if record.kind == FileKind::Directory {

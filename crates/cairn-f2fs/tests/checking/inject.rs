@@ -49,9 +49,14 @@ impl Target {
     pub fn new(arguments: &[&str]) -> Self {
         let device = Arc::new(loaded(96 * MIB, arguments));
         work(&open(device.clone(), ""), End::Closed);
+        Self::of(&device)
+    }
+
+    /// A volume that is closed.
+    pub fn of(device: &Arc<MemoryDevice>) -> Self {
         let options = MountOptions { read_only: true, ..MountOptions::default() };
         let volume = F2fs::open(device.clone(), Threads::new(), &options).unwrap();
-        let places = Places::of(&device, &volume);
+        let places = Places::of(device, &volume);
         drop(volume);
         let device = device.fork();
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -8,6 +8,7 @@ mod fields;
 mod flags;
 mod inject;
 mod kernel;
+mod misread;
 mod names;
 mod places;
 mod quota;
@@ -16,6 +17,7 @@ mod repair;
 mod repair_faults;
 mod rescue;
 mod superblocks;
+mod types;
 mod volume;
 
 use std::sync::Arc;

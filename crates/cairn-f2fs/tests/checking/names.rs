@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
+use cairn_f2fs::format::inode;
 
 use crate::inject::{Injection, Target};
 use crate::repair::{apply, fsck, plan};
@@ -71,6 +72,39 @@ fn a_lost_name_that_the_inode_records_is_made_again() {
         assert_eq!(done.after.count(), 0);
         assert!(done.steps.losing().all(|step| step.loss.is_none()), "{:?}", done.steps.kept());
         apply(&done, &device);
+        fsck(&target, &overlay).unwrap();
+    }
+}
+
+/// A count of links that is too high, where all directories are whole, is no lost name: with other
+/// accounting beside it, it is set without losses.
+#[test]
+fn a_count_of_links_that_is_too_high_is_set() {
+    const LINKS_AT: usize = 12;
+    for arguments in [&[][..], &["-O", "extra_attr,inode_checksum"]] {
+        let target = Target::new(arguments);
+        let (_, at) = target
+            .inode_of_each_kind()
+            .into_iter()
+            .find(|(what, _)| what.starts_with("type 0o10") && what.contains("nodes true"))
+            .unwrap();
+        let mut bytes = target.read(at);
+        let links = bytes[LINKS_AT];
+        bytes[LINKS_AT..LINKS_AT + 4].copy_from_slice(&77_u32.to_le_bytes());
+        // i_ext, which is accounting, too.
+        bytes[348..360].copy_from_slice(&[1, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0]);
+        inode::seal(&mut bytes, target.layout());
+        let injection = Injection { what: "links".into(), blocks: vec![(at, bytes)] };
+        let overlay = over(&target, &injection);
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        let found = lines(&check(device.clone()).unwrap());
+        let count = format!("(77 stored, {links} computed)");
+        assert!(found.contains("f2fs.inode.links: ") && found.contains(&count), "{found}");
+        let done = plan(&device, Scope::Accounting).unwrap();
+        assert!(!done.is_refused && done.after.count() == 0, "{}", lines(&done.after));
+        assert_eq!(done.steps.losing().count(), 0, "{:?}", done.steps.kept());
+        apply(&done, &device);
+        assert_eq!(check(device.clone()).unwrap().count(), 0);
         fsck(&target, &overlay).unwrap();
     }
 }

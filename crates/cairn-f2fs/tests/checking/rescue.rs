@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_block::memory::MemoryDevice;
 use cairn_check::salvage::{Contents, Found, Loss, Receiver};
 use cairn_f2fs::{Choice, rescue};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
+use crate::types::Judge;
 use crate::volume::{End, MIB, open, volume, work};
 
 /// What a rescue hands out.
@@ -77,4 +79,49 @@ fn what_was_fsynced_is_rescued_as_it_was_last() {
         assert!(*bytes == vec![index; 100 + 4000 * usize::from(index)], "{index}");
     }
     assert_eq!(taken.losses, []);
+}
+
+fn rescued(device: MemoryDevice) -> Taken {
+    let mut taken = Taken::default();
+    rescue::open(Arc::new(device), Choice::default()).unwrap().tree(&mut taken);
+    taken
+}
+
+/// Form or type of an inode are wrong: it is rescued by those that it shows, or told as damaged.
+#[test]
+fn an_inode_with_a_wrong_record_is_not_rescued_as_whole() {
+    const NAMES: [&str; 5] = ["inline", "pointers", "nodes", "small", "large"];
+    for arguments in [&[][..], &["-O", "extra_attr,inode_checksum,inode_crtime"]] {
+        let judge = Judge::new(arguments);
+        let sound = rescued(judge.target.device.fork());
+        assert_eq!(sound.losses, []);
+        let (mut cases, mut whole) = (Vec::new(), 0);
+        for name in NAMES {
+            for bit in [1, 2, 4] {
+                cases.push((name, 3, bit));
+            }
+            for bit in [0x10, 0x40, 0x60, 0x80, 0xc0] {
+                cases.push((name, 1, bit));
+            }
+            // Of 36 bytes of extra attributes.
+            for bits in
+                [36 ^ 24, 36 ^ 12, 36 ^ 28, 36 ^ 40].into_iter().filter(|_| !arguments.is_empty())
+            {
+                cases.push((name, 360, bits));
+            }
+        }
+        for (name, at, bits) in cases {
+            let injection = judge.change(name, &|bytes| bytes[at] ^= bits);
+            let device = judge.target.device.fork();
+            for (at, bytes) in &injection.blocks {
+                device.load(*at, bytes);
+            }
+            let taken = rescued(device);
+            let is_whole = taken.files == sound.files;
+            whole += u32::from(is_whole);
+            let is_told = taken.losses.iter().any(|loss| loss.path == name.as_bytes());
+            assert!(is_whole || is_told, "{name}, byte {at} ^ {bits:#x}: {:?}", taken.losses);
+        }
+        assert!(whole > 20, "{whole}");
+    }
 }

@@ -87,3 +87,34 @@ fn the_copy_that_lies_about_checksums_is_found() {
         }
     }
 }
+
+/// Both copies have a wrong checksum, and nothing else: a repair that may lose computes it, and a
+/// rescue needs none.
+#[test]
+fn superblocks_with_wrong_checksums_are_used() {
+    const CHECKSUM_AT: usize = 1024 + 3068;
+    let target = Target::new(&["-O", "extra_attr,sb_checksum"]);
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let blocks = [0, 4096].map(|at| {
+        let mut bytes = target.read(at);
+        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&[1, 2, 3, 4]);
+        (at, bytes)
+    });
+    let injection = Injection { what: "checksums".into(), blocks: blocks.into() };
+    let device: Arc<dyn BlockDevice> = Arc::new(damaged(&target, &injection));
+    let found = lines(&check(device.clone()).unwrap());
+    assert!(found.starts_with("f2fs.superblock.both: "), "{found}");
+    let choice = cairn_f2fs::Choice::default();
+    let rescue = cairn_f2fs::rescue::open(device.clone(), choice).unwrap();
+    assert!(
+        rescue.notes()[0].contains("checksum of superblock 0 is wrong"),
+        "{:?}",
+        rescue.notes()
+    );
+    assert!(plan(&device, Scope::Accounting).unwrap().changes.is_empty());
+    let all = plan(&device, Scope::All).unwrap();
+    assert_eq!((all.after.count(), all.steps.losing().count()), (0, 1));
+    apply(&all, &device);
+    assert_eq!(check(device.clone()).unwrap().count(), 0);
+    assert!((0..2).all(|copy| superblock(&device, copy) == superblock(&sound, copy)));
+}

@@ -5,12 +5,12 @@ use cairn_check::{Finding, Value};
 use cairn_vfs::FileKind;
 
 use super::super::context::Scratch;
-use super::super::{kinds, owners, shape};
+use super::super::{kinds, owners, shape, types};
 use super::edit::{Edit, ino_of};
 use crate::error::Result;
-use crate::format::dentry::Dentries;
+use crate::format::block::is_zero;
 use crate::format::inode::{
-    Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, ExtentHint, FileFlags, InlineFlags,
+    Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, ExtentHint, FileFlags, InlineFlags, NIDS,
 };
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, NAME_MAX, Nid};
 use crate::format::{Features, Inode};
@@ -18,7 +18,6 @@ use crate::format::{Features, Inode};
 /// Pointers of an inode that are compared with the summaries.
 const ASKED_POINTERS: usize = 8;
 /// Where fields of an inode are in its block.
-const MODE_AT: usize = 0;
 const INLINE_AT: usize = 3;
 const SIZE_AT: usize = 16;
 const BLOCKS_AT: usize = 24;
@@ -28,6 +27,8 @@ const NAME_AT: usize = 92;
 const DIR_LEVEL_AT: usize = 347;
 const EXTRA_SIZE_AT: usize = 360;
 const INLINE_XATTR_SIZE_AT: usize = 362;
+/// What an inode with a wrong checksum loses.
+const UNKNOWN_DAMAGE: &str = "what is damaged there, if anything is";
 
 impl Edit<'_> {
     /// Mends a finding about an inode. False if it stays.
@@ -43,10 +44,11 @@ impl Edit<'_> {
         } else if code == kinds::INODE_CHECKSUM.code {
             let done = self.change(ino, |_| ())?;
             if done {
-                let what = "what is damaged there, if anything is";
-                self.lost((finding.kind, finding.place.clone()), ino, what);
+                self.lost((finding.kind, finding.place.clone()), ino, UNKNOWN_DAMAGE);
             }
             return Ok(done);
+        } else if code == kinds::INODE_TARGET.code {
+            return self.mend_target(finding, ino);
         } else if code == kinds::INODE_EXTENT.code {
             self.change(ino, |record| record.ext = ExtentHint::default())?
         } else if code == kinds::INODE_INLINE.code {
@@ -85,12 +87,23 @@ impl Edit<'_> {
             };
             let mut image = self.read(addr.get().into())?;
             if self.scope.allows(finding.kind) && shape::set(&mut image, name, *right) {
+                self.list_damage(findings, ino);
                 self.put_node(ino, image)?;
                 self.mended(finding);
                 changed = true;
             }
         }
         Ok(changed)
+    }
+
+    /// Lists what a new checksum of an inode hides.
+    pub(super) fn list_damage(&mut self, findings: &[Finding], ino: Nid) {
+        let is_it = |found: &&Finding| {
+            found.kind.code == kinds::INODE_CHECKSUM.code && ino_of(&found.place) == Some(ino)
+        };
+        if let Some(finding) = findings.iter().find(is_it) {
+            self.lost((finding.kind, finding.place.clone()), ino, UNKNOWN_DAMAGE);
+        }
     }
 
     fn mend_inline(&mut self, ino: Nid) -> Result<bool> {
@@ -104,6 +117,7 @@ impl Edit<'_> {
         if record.inline.contains(InlineFlags::DATA) && is_set {
             record.inline.insert(InlineFlags::DATA_EXIST);
         }
+        record.nids = [Nid::NONE; NIDS];
         record.encode_into(&mut image);
         let before = range.start.saturating_sub(size_of::<u32>())..range.start;
         image.get_mut(before).unwrap_or_default().fill(0);
@@ -135,25 +149,6 @@ impl Edit<'_> {
         Ok(done)
     }
 
-    /// The size of a symbolic link from its target.
-    fn mend_link_size(&mut self, ino: Nid) -> Result<bool> {
-        let Some((record, image)) = self.inode(ino)? else { return Ok(false) };
-        let target = match record.inline.contains(InlineFlags::DATA) {
-            true => image.get(record.inline_data_range()).unwrap_or_default().to_vec(),
-            false => match self.slot(ino, 0)? {
-                Some(slot) if self.layout.in_main(slot.addr) => {
-                    self.read(slot.addr.get().into())?
-                }
-                _ => Vec::new(),
-            },
-        };
-        let len = target.iter().position(|byte| *byte == 0).unwrap_or(target.len());
-        if len == 0 {
-            return Ok(false);
-        }
-        self.change(ino, |record| record.size = as_u64(len))
-    }
-
     /// A field that no inode can have.
     fn mend_field(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
         let Some(addr) = self.node_addr(ino)? else { return Ok(false) };
@@ -173,8 +168,25 @@ impl Edit<'_> {
         if finding.place.field == Some("i_size") {
             self.set_size(ino)?;
         }
-        self.mended(finding);
+        match self.cost(finding.place.field, &old, ino)? {
+            Some(what) => self.lost((finding.kind, finding.place.clone()), ino, what),
+            None => self.mended(finding),
+        }
         Ok(true)
+    }
+
+    /// What an inode loses with the field that was set, if its block was this one before.
+    fn cost(&self, field: Option<&str>, old: &[u8], ino: Nid) -> Result<Option<&'static str>> {
+        if field == Some("i_mode") {
+            return Ok(Some("its type, if its name has another one"));
+        }
+        let Some((record, image)) = self.inode(ino)? else { return Ok(None) };
+        let contents = (InlineFlags::DATA | InlineFlags::DENTRY).bits();
+        let before = old.get(INLINE_AT).copied().unwrap_or(0) & contents;
+        let is_cut = before & !record.inline.bits() != 0;
+        let words = image.get(record.inline_data_range()).unwrap_or_default();
+        let is_lost = field == Some("i_inline") && is_cut && !is_zero(words);
+        Ok(is_lost.then_some("its inline contents"))
     }
 
     /// The block of an inode without the flags for inline contents, if the summaries say that
@@ -207,13 +219,13 @@ impl Edit<'_> {
         Ok(None)
     }
 
-    fn set_field(&self, ino: Nid, field: &str, image: &mut [u8]) -> Result<()> {
+    fn set_field(&self, ino: Nid, field: &str, image: &mut Vec<u8>) -> Result<()> {
         let features = self.layout.features;
         let flags = InlineFlags::from_bits_retain(image.get(INLINE_AT).copied().unwrap_or(0));
         match field {
             "i_mode" => {
-                if let Some(kind) = self.kind_of(ino) {
-                    set_kind(image, kind);
+                if let Some(kind) = types::named(&self.context, ino) {
+                    *image = types::with(image, kind);
                 }
             }
             "i_namelen" => {
@@ -237,7 +249,7 @@ impl Edit<'_> {
                         false => false,
                     },
                 );
-                match kind_in(image) {
+                match types::stored(image) {
                     Some(FileKind::Regular | FileKind::Symlink) => {
                         right.remove(InlineFlags::DENTRY);
                     }
@@ -301,54 +313,6 @@ impl Edit<'_> {
         self.change(ino, |record| record.size = size)?;
         Ok(())
     }
-
-    /// The type that an inode must have, as its first entry says; the root is a directory.
-    pub(super) fn kind_of(&self, ino: Nid) -> Option<FileKind> {
-        if ino == Nid::ROOT {
-            return Some(FileKind::Directory);
-        }
-        self.context.nodes.get(ino).and_then(super::super::nodes::NodeState::entry_kind)
-    }
-
-    /// If an inode has another type than its entry says, and its contents agree with the entry,
-    /// the inode is set. False if the entry is to be set.
-    pub(super) fn mend_kind(&mut self, ino: Nid) -> Result<bool> {
-        let Some(wanted) = self.kind_of(ino) else { return Ok(false) };
-        let Some((_, mut image)) = self.node(ino)? else { return Ok(false) };
-        let Some(now) = kind_in(&image) else { return Ok(false) };
-        let holds = self.holds_entries(ino, &image)?;
-        let contradicts =
-            (wanted == FileKind::Directory && holds) || (now == FileKind::Directory && !holds);
-        if now == wanted || !contradicts {
-            return Ok(false);
-        }
-        set_kind(&mut image, wanted);
-        self.put_node(ino, image)?;
-        Ok(true)
-    }
-
-    /// Do the contents of an inode begin with the entry `.`?
-    fn holds_entries(&self, ino: Nid, image: &[u8]) -> Result<bool> {
-        let mut image = image.to_vec();
-        set_kind(&mut image, FileKind::Directory);
-        let Ok(record) = Inode::decode(&image, ino, self.layout.features) else {
-            return Ok(false);
-        };
-        let bytes = if record.inline.contains(InlineFlags::DENTRY) {
-            image.get(record.inline_data_range()).unwrap_or_default().to_vec()
-        } else if record.inline.contains(InlineFlags::DATA) || record.address_slots() == 0 {
-            return Ok(false);
-        } else {
-            let addr = record.data_pointer(&image, 0);
-            if !self.layout.in_main(addr) {
-                return Ok(false);
-            }
-            self.read(addr.get().into())?
-        };
-        let first = Dentries::new(&bytes).next(0);
-        Ok(first
-            .is_some_and(|entry| entry.is_ok_and(|entry| entry.name == b"." && entry.ino == ino)))
-    }
 }
 
 fn clear_flags(field: &str, features: Features, record: &mut Inode) {
@@ -371,19 +335,4 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(place) = image.get_mut(at..at.saturating_add(bytes.len())) {
         place.copy_from_slice(bytes);
     }
-}
-
-fn mode_in(image: &[u8]) -> u16 {
-    let bytes = image.get(MODE_AT..).and_then(<[u8]>::first_chunk);
-    bytes.map_or(0, |bytes| u16::from_le_bytes(*bytes))
-}
-
-fn kind_in(image: &[u8]) -> Option<FileKind> {
-    FileKind::from_mode(mode_in(image).into())
-}
-
-fn set_kind(image: &mut [u8], kind: FileKind) {
-    let bits = u16::try_from(kind.mode_bits()).unwrap_or_default();
-    let mode = bits | mode_in(image) & 0o7777;
-    put(image, MODE_AT, &mode.to_le_bytes());
 }

@@ -4,13 +4,14 @@
 //! A round mends what the rest depends on, and leaves the rest to the next one:
 //!
 //! 1. what was fsynced is recovered, if a mount can do that without harm (`recovery`);
-//! 2. nodes that the NAT does not lead to are looked for (`lost`), before anything is given up; a
+//! 2. types of inodes are set (`types`), because what they hold is read by them;
+//! 3. nodes that the NAT does not lead to are looked for (`lost`), before anything is given up; a
 //!    root that is not found is made (`root`);
-//! 3. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
+//! 4. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
 //!    (`attributes`), and entries (`entries`), with all that they lose;
-//! 4. counts, and names for inodes that have none (`names`);
-//! 5. quota files (`quota`);
-//! 6. the tables: NAT, SIT, summaries, checkpoint (`tables`).
+//! 5. counts, and names for inodes that have none (`names`);
+//! 6. quota files (`quota`);
+//! 7. the tables: NAT, SIT, summaries, checkpoint (`tables`).
 //!
 //! Invariant: while something is damaged that may hide what is in use, no block becomes free.
 
@@ -25,7 +26,9 @@ mod quota;
 mod recovery;
 mod root;
 mod superblocks;
+mod symlink;
 mod tables;
+mod types;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -39,7 +42,7 @@ use super::context::Context;
 use super::examine::{examine, usage};
 use super::notes::Notes;
 use super::volume::Volume;
-use super::{choice, kinds, packs, paths};
+use super::{choice, kinds, links, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
 use edit::{Edit, ino_of, nid_of};
@@ -85,13 +88,14 @@ const POINTERS: [&Kind; 7] = [
 ];
 
 /// Findings about inodes that need nothing else.
-const FIELDS: [&Kind; 7] = [
+const FIELDS: [&Kind; 8] = [
     &kinds::INODE_FIELD,
     &kinds::INODE_CHECKSUM,
     &kinds::INODE_EXTENT,
     &kinds::INODE_INLINE,
     &kinds::INODE_COMPRESSION,
     &kinds::INODE_SIZE,
+    &kinds::INODE_TARGET,
     &kinds::INODE_PARENT,
 ];
 
@@ -154,8 +158,9 @@ impl Mend for Mender {
         volume.check_superblocks(&findings)?;
         volume.check_flags(&findings);
         packs::check(&volume, &findings)?;
-        let context =
-            examine(volume, findings, watch, THREADS, Some(Notes::new(seeks(scope, steps))))?;
+        let has_lost = steps.counts().any(|(kind, _)| links::hides(kind));
+        let notes = Notes::new(seeks(scope, steps), has_lost);
+        let context = examine(volume, findings, watch, THREADS, Some(notes))?;
         let usage = usage(&context);
         let cancelled = context.progress.is_cancelled();
         let recovered = recovered.into_iter().collect();
@@ -180,7 +185,10 @@ fn seeks(scope: Scope, steps: &Steps) -> bool {
         &kinds::SUPERBLOCK_ERRORS,
         &kinds::NAT_ADDRESS,
         &kinds::NAT_LOST,
+        &kinds::INODE_CHECKSUM,
         &kinds::INODE_SHAPE,
+        &kinds::INODE_TYPE,
+        &kinds::INODE_DOUBT,
     ];
     let is_first = |kind: &Kind| first.iter().any(|one| one.code == kind.code);
     scope == Scope::Accounting || steps.counts().all(|(kind, _)| is_first(kind))
@@ -201,6 +209,9 @@ fn mend(
     edit.is_quota_wrong = found.iter().any(|found| is_one(found, &counts_quota));
     let before = edit.steps.made();
     edit.mend_superblocks(&report.findings, loses)?;
+    if edit.mend_types(&found)? {
+        return Ok(());
+    }
     let is_found = edit.find_nodes(&found)?;
     if loses && !is_found && !edit.may_lose() {
         // What seems to be accounting may be of what is damaged: an inode that is changed gets a
@@ -233,11 +244,11 @@ impl Edit<'_> {
         if self.mend_shapes(found)? {
             return Ok(true);
         }
-        let mut changed = self.mend_kinds(found)?;
-        if !changed && self.mend_root(found)? {
+        if self.mend_root(found)? {
             return Ok(true);
         }
         let scope = self.scope;
+        let mut changed = false;
         for finding in found.iter().filter(|found| scope.allows(found.kind)) {
             changed |= match () {
                 () if is_one(finding, &POINTERS) => self.mend_pointer(finding)?,
@@ -258,35 +269,6 @@ impl Edit<'_> {
             }
         }
         Ok(changed)
-    }
-
-    /// Sets the types of inodes whose contents agree with their entry.
-    fn mend_kinds(&mut self, found: &[Finding]) -> Result<bool> {
-        let mut inos = BTreeSet::new();
-        for finding in found {
-            if is_one(finding, &[&kinds::ROOT]) {
-                inos.insert((crate::format::Nid::ROOT, finding.kind.code));
-            } else if is_one(finding, &[&kinds::DIRECTORY_TYPE]) {
-                inos.extend(self.target(finding)?.map(|ino| (ino, finding.kind.code)));
-            }
-        }
-        let mut changed = false;
-        for (ino, code) in inos {
-            if self.mend_kind(ino)? {
-                changed = true;
-                let same = |found: &&Finding| found.kind.code == code;
-                let finding = found.iter().find(same);
-                finding.into_iter().for_each(|finding| self.mended(finding));
-            }
-        }
-        Ok(changed)
-    }
-
-    /// The inode that an entry with another type leads to.
-    fn target(&self, finding: &Finding) -> Result<Option<crate::format::Nid>> {
-        let ino = ino_of(&finding.place);
-        let (Some(dir), Some(name)) = (ino, &finding.place.name) else { return Ok(ino) };
-        self.lookup(dir, name)
     }
 
     /// Counts and names depend on everything that is damaged: false if some of that stays.
@@ -315,7 +297,7 @@ impl Edit<'_> {
             return Ok(true);
         }
         for finding in found.iter().filter(|found| is_one(found, &COUNTS)) {
-            changed |= self.mend_inode(finding)?;
+            changed |= self.restore_name(finding)? || self.mend_inode(finding)?;
         }
         let is_named = |found: &&Finding| is_one(found, &[&kinds::INODE_NAMES]);
         for finding in found.iter().filter(is_named) {

@@ -251,12 +251,19 @@ impl Edit<'_> {
         Ok(true)
     }
 
-    /// Gives an inode with too few names the one that it records, if that is missing; else it has
-    /// lost names.
-    pub(super) fn mend_names(&mut self, finding: &Finding) -> Result<bool> {
-        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
+    /// Gives an inode with too few names the one that it records, if that is missing. False if it
+    /// is there.
+    pub(super) fn restore_name(&mut self, finding: &Finding) -> Result<bool> {
+        let is_count = finding.place.field == Some("i_links");
+        let Some(ino) = ino_of(&finding.place).filter(|_| is_count) else { return Ok(false) };
         let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
-        if let Some((parent, name)) = self.recorded(ino)?
+        let is_missing = match (&finding.stored, &finding.computed) {
+            (Some(Value::Number(stored)), Some(Value::Number(found))) => stored > found,
+            _ => false,
+        };
+        if is_missing
+            && record.kind != FileKind::Directory
+            && let Some((parent, name)) = self.recorded(ino)?
             && self.is_below_root(parent, ino)
             && self.lookup(parent, &name)?.is_none()
             && self.insert(parent, &name, ino, record.kind)?
@@ -264,6 +271,17 @@ impl Edit<'_> {
             self.mended(finding);
             return Ok(true);
         }
+        Ok(false)
+    }
+
+    /// Gives an inode with too few names the one that it records, if that is missing; else it has
+    /// lost names.
+    pub(super) fn mend_names(&mut self, finding: &Finding) -> Result<bool> {
+        if self.restore_name(finding)? {
+            return Ok(true);
+        }
+        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
+        let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
         let Some(Value::Number(found)) = finding.computed else { return Ok(false) };
         let found = u32::try_from(found).unwrap_or(u32::MAX);
         let done = self.change(ino, |record| record.links = found)?;

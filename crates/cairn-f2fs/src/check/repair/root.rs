@@ -29,7 +29,8 @@ impl Edit<'_> {
         if let Some(addr) = self.older_root()? {
             let version = self.entry(Nid::ROOT)?.version;
             self.set_entry(Nid::ROOT, NatEntry { version, ino: Nid::ROOT, block_addr: addr });
-            let what = "what has changed in the root directory since an older version of it";
+            let what = "what has changed in the root directory since an older version of it; \
+                names that were removed since may be back";
             self.lost((&kinds::ROOT, place.at_block(addr.get())), Nid::ROOT, what);
             return Ok(true);
         }

@@ -176,6 +176,14 @@ impl<'b> Dentries<'b> {
         })
     }
 
+    /// The inodes of entries in slots that are free now. They stay until the slot is used again.
+    pub(crate) fn freed(&self) -> impl Iterator<Item = Nid> + use<'b> {
+        let view = *self;
+        let free = (0..view.slots()).filter(move |slot| !bitmap::test(view.bitmap, *slot));
+        let raw = free.filter_map(move |slot| view.raw(slot));
+        raw.filter(|raw| raw.name_len.get() > 0).map(|raw| Nid(raw.ino.get()))
+    }
+
     /// Slots that are marked as used.
     #[must_use]
     pub(crate) fn used_slots(&self) -> usize {

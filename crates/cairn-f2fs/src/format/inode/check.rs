@@ -13,6 +13,10 @@ const MAX_INLINE_XATTR_WORDS: u32 = 903;
 /// Fewest words for inline attributes, where there are any: their header.
 const MIN_INLINE_XATTR_WORDS: u32 = 6;
 
+/// Sizes of extra attributes: the ends of what came with each feature. Writers give all that they
+/// know, or all that the volume's features need.
+const EXTRA_SIZES: [u16; 5] = [4, 8, 12, 24, EXTRA_SIZE];
+
 impl Inode {
     pub(super) fn check(&self, ino: Nid, features: Features) -> Result<(), Corrupt> {
         let check = |field, value: u64, fine: bool, expected| {
@@ -30,8 +34,8 @@ impl Inode {
             let allowed = features.contains(Features::EXTRA_ATTR);
             check("i_inline", inline, allowed, "there are extra attributes without the feature")?;
             let size = extra.size;
-            let fine = (4..=EXTRA_SIZE).contains(&size) && size.is_multiple_of(4);
-            check("i_extra_isize", size.into(), fine, "it must be 4 to 36, in whole words")?;
+            let fine = EXTRA_SIZES.contains(&size);
+            check("i_extra_isize", size.into(), fine, "it must be 4, 8, 12, 24 or 36")?;
         } else {
             let needed = features.intersects(Features::FLEXIBLE_INLINE_XATTR);
             check("i_inline", inline, !needed, "extra attributes are missing")?;

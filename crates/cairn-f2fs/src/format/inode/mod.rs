@@ -6,6 +6,7 @@
 //! `Inode::inline_xattr_range` and the pointer functions say where. [`Inode::encode_into`] writes
 //! the fields back and does not change the rest of the block.
 
+mod body;
 mod check;
 mod checksum;
 mod extra;

@@ -20,7 +20,7 @@ fn file(features: Features, extra: u16) -> Inode {
 
 #[test]
 fn every_size_of_extra_attributes_survives_the_disk() {
-    for size in [0, 4, 8, 12, 20, 24, 36] {
+    for size in [0, 4, 8, 12, 24, 36] {
         let features = if size > 0 { Features::EXTRA_ATTR } else { Features::empty() };
         let mut inode = file(features, size);
         if let Some(extra) = &mut inode.extra {
@@ -100,11 +100,13 @@ fn devices_have_two_encodings() {
 #[test]
 fn impossible_inodes_are_named() {
     type Change = fn(&mut Inode);
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 10] = [
         ("i_blocks", |inode| inode.blocks = 0),
         ("i_size", |inode| inode.size = u64::MAX),
         ("i_extra_isize", |inode| inode.extra.as_mut().unwrap().size = 40),
         ("i_extra_isize", |inode| inode.extra.as_mut().unwrap().size = 0),
+        // It would cut the creation time.
+        ("i_extra_isize", |inode| inode.extra.as_mut().unwrap().size = 20),
         ("i_inline_xattr_size", |inode| inode.extra.as_mut().unwrap().inline_xattr_size = 904),
         ("i_inline_xattr_size", |inode| inode.inline.insert(InlineFlags::XATTR)),
         ("i_inline", |inode| inode.inline.insert(InlineFlags::DENTRY)),
