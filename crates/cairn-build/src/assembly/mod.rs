@@ -86,6 +86,8 @@ pub(crate) struct Assembly {
     pub(crate) named_lists: Vec<NamedList>,
     /// Archives without an end mark.
     pub(crate) unended: Vec<String>,
+    /// A source has what a killed run has left on it.
+    pub(crate) has_leftovers: bool,
     pub(crate) stated: StatedFiles,
     pub(crate) stores: Stores,
     pub(crate) rules: Rules,
@@ -109,6 +111,7 @@ impl Assembly {
             names: 0,
             named_lists: Vec::new(),
             unended: Vec::new(),
+            has_leftovers: false,
             stated: StatedFiles::default(),
             stores,
             rules,
@@ -326,7 +329,7 @@ impl Assembly {
 
     /// The finished tree: what is reached from the root, numbered.
     pub(crate) fn finish(self) -> Tree {
-        let Self { drafts, stores, rules, unended, .. } = self;
+        let Self { drafts, stores, rules, unended, has_leftovers, .. } = self;
         let mut ids: Vec<Option<NodeId>> = vec![None; drafts.len()];
         let mut order = vec![0_usize];
         if let Some(root) = ids.first_mut() {
@@ -366,7 +369,7 @@ impl Assembly {
             rules.date(&mut metadata);
             nodes.push(Node { metadata, kind: finished(draft.shape, &id_of), links });
         }
-        Tree::new(nodes, stores, unended)
+        Tree { nodes, stores, unended, has_leftovers }
     }
 }
 

@@ -20,6 +20,7 @@ mod f2fs;
 mod failing_copies;
 mod interrupted;
 mod kinds;
+mod leftovers;
 mod lists;
 mod makers;
 mod mistakes;

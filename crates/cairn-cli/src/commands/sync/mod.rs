@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cairn_build::{
-    CompareOptions, Limits, PathTest, Rules, Source, Tree, assemble, is_layout, settle_times,
+    CompareOptions, Leftovers, Limits, PathTest, Rules, Source, Tree, assemble, is_layout, settle_times,
 };
 
 use super::build::failure;
@@ -131,6 +131,7 @@ fn synced(args: &Args, output: &mut Output<'_>, counts: &mut Option<Counts>) -> 
             check_access(volume, Access::Write)?;
             has_begun = true;
             let fs = &**volume.filesystem();
+            Leftovers::remove(fs);
             apply(fs, &wanted, &plan, &mut |what, path| say(args, output, what, path))
         });
         if let Err(failure) = done {
