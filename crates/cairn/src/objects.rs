@@ -178,8 +178,8 @@ fn is_unfinished(name: &str) -> bool {
 /// leaves a volume `unfinished-…` in the pool, which the next upload from this machine removes.
 ///
 /// # Errors
-/// The name is taken and `replace` is not set, or a writer has that volume open; the file cannot be
-/// read, or the store fails.
+/// The name is taken and `replace` is not set, or that volume is a snapshot or a writer has it open;
+/// the file cannot be read, or the store fails.
 pub fn upload(
     address: &Address,
     (file, size): (&Path, u64),
@@ -232,6 +232,15 @@ fn remove_if_there(pool: &Pool, volume: &str) -> cairn_block::Result<()> {
 /// The store.
 pub fn exists(address: &Address) -> Result<bool> {
     with_pool(address, |pool| pool.exists(&address.volume))
+}
+
+/// Refuses a volume that [`upload`] would not replace, such as a snapshot. A name that no volume has
+/// is not refused.
+///
+/// # Errors
+/// The volume is a snapshot, damaged, or a writer has it open; the store.
+pub fn check_replaceable(address: &Address) -> Result<()> {
+    with_pool(address, |pool| pool.may_replace(&address.volume))
 }
 
 /// Copies what a volume has flushed under a new name of its pool, in a few requests whatever its
