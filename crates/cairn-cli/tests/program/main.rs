@@ -39,6 +39,7 @@ mod rescue;
 mod rescued;
 mod sectors;
 mod serve;
+mod shown_names;
 mod sparse;
 mod support;
 mod sync;

@@ -209,7 +209,7 @@ fn say(args: &Args, output: &mut Output<'_>, what: &str, path: &[u8]) -> Outcome
     }
     output.bytes(what.as_bytes())?;
     output.bytes(b" /")?;
-    output.name(path)?;
+    output.escaped(path)?;
     output.bytes(b"\n")
 }
 
