@@ -9,7 +9,7 @@ use cairn_block::{Error, ErrorKind, Result};
 
 use crate::address::check_name;
 use crate::format::data::{self, Found};
-use crate::format::manifest::{self, Manifest, Replay, Writer};
+use crate::format::manifest::{self, Manifest, Replay};
 use crate::format::{Corrupt, SECTOR};
 use crate::gc::{self, must_exist, volume_names};
 use crate::map::Map;
@@ -123,20 +123,24 @@ impl Pool {
         }
     }
 
-    /// Removes volumes with such names, if their writers were on this machine and have ended.
+    /// Removes volumes whose names begin so and end in their IDs, if their writers were on this
+    /// machine and have ended.
     ///
     /// # Errors
     /// The store.
-    pub fn remove_abandoned(&self, is_meant: impl Fn(&str) -> bool) -> Result<()> {
+    pub fn remove_abandoned(&self, begin: &str) -> Result<()> {
         let names = volume_names(&self.requests)?;
-        for name in names.iter().filter(|name| is_meant(name)) {
+        for name in names.iter().filter(|name| name.starts_with(begin)) {
             let manifest = match find_manifest(&self.requests, name) {
                 // Another process has removed it.
                 Err(error) if error.kind == ErrorKind::NotFound => continue,
                 found => found?,
             };
-            let is_abandoned = |writer: Option<&Writer>| writer.is_some_and(has_ended);
-            if manifest.is_ok_and(|(manifest, _)| is_abandoned(manifest.writer.as_ref())) {
+            let is_abandoned = |of: &Manifest| {
+                let is_meant = *name == format!("{begin}{:016x}", of.id);
+                is_meant && of.writer.as_ref().is_some_and(has_ended)
+            };
+            if manifest.is_ok_and(|(manifest, _)| is_abandoned(&manifest)) {
                 self.requests.delete(&manifest::name(name))?;
             }
         }

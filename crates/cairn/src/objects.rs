@@ -165,13 +165,9 @@ pub fn strangers(address: &Address) -> Result<Vec<Stranger>> {
     with_pool(address, Pool::strangers)
 }
 
-/// How the name of a volume begins that is not whole.
+/// How the name of a volume begins that is not whole. Its ID follows, so that no volume that
+/// somebody has called so is taken for one.
 const UNFINISHED: &str = "unfinished-";
-
-fn is_unfinished(name: &str) -> bool {
-    let number = name.strip_prefix(UNFINISHED).unwrap_or_default();
-    number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit())
-}
 
 /// Makes a volume of a file's bytes: those of the ranges, and zeros. It has its name when it is
 /// whole; one that is replaced has its old contents until then. A program that dies before that
@@ -187,10 +183,11 @@ pub fn upload(
     replace: bool,
 ) -> Result<()> {
     with_pool(address, |pool| {
-        let (options, made) = (Options::default(), CreateOptions::default());
-        pool.remove_abandoned(is_unfinished)?;
-        let name = format!("{UNFINISHED}{:016x}", options.runtime.random());
-        let unfinished = Address { volume: name, ..address.clone() };
+        let options = Options::default();
+        pool.remove_abandoned(UNFINISHED)?;
+        let id = options.runtime.random();
+        let made = CreateOptions { id: Some(id), ..CreateOptions::default() };
+        let unfinished = Address { volume: format!("{UNFINISHED}{id:016x}"), ..address.clone() };
         let write = || {
             cairn_objects::create(&unfinished, size, &made, &options)?;
             let device = cairn_objects::open(&unfinished, &options)?;
