@@ -32,8 +32,9 @@ fn lines_for_people_have_escaped_names() {
     works(&["setfattr", "-n", &format!("user.{name}"), "-v", "x", &image, &path]);
     let attributes = works(&["getfattr", "-d", &image, &path]);
     assert_eq!(attributes, format!("# file: {escaped}\nuser.{escaped}=\"x\"\n\n"));
+    // As a shell reads it.
     let quoted = works(&["stat", "-c", "%N", &image, &path]);
-    assert_eq!(quoted, format!("$'/{escaped}'\n"));
+    assert_eq!(quoted, format!("$'/{}'\n", escaped.replace("\\n", "\\012")));
     // Lists in a pipe are for programs.
     assert_eq!(works(&["ls", &image]), format!("{name}\nlost+found\n"));
     assert_eq!(works(&["find", &image, "/", "-name", "a*"]), format!("/{name}\n"));
