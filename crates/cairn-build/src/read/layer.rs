@@ -57,7 +57,14 @@ impl<'a> Layer<'a> {
     /// Begins a layer over what is there.
     pub(super) fn new(assembly: &'a mut Assembly) -> Self {
         let is_lowest = assembly.begin_layer();
-        Self { assembly, is_lowest, waits: !is_lowest, held: Vec::new(), aside: Vec::new(), bytes: 0 }
+        Self {
+            assembly,
+            is_lowest,
+            waits: !is_lowest,
+            held: Vec::new(),
+            aside: Vec::new(),
+            bytes: 0,
+        }
     }
 
     fn hold(&mut self, source: &str, member: &[u8], change: Change) -> Result<()> {

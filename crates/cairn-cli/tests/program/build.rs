@@ -190,8 +190,7 @@ fn what_a_killed_export_leaves_is_removed_by_the_next() {
     for output in [at("out/"), format!("oci:{}", at("out"))] {
         std::fs::create_dir_all(at(".out.abcdef.unfinished")).unwrap();
         let words = ["export", &at("pipe"), "-o", &output];
-        let mut export =
-            Command::new(env!("CARGO_BIN_EXE_cairn")).args(words).spawn().unwrap();
+        let mut export = Command::new(env!("CARGO_BIN_EXE_cairn")).args(words).spawn().unwrap();
         let writer = std::fs::OpenOptions::new().write(true).open(at("pipe")).unwrap();
         judge::run("kill", ["-s", "KILL", &export.id().to_string()]);
         export.wait().unwrap();

@@ -63,7 +63,14 @@ fn copies_of_an_image_lack_what_a_killed_run_has_left() {
         // Copies of each kind, put into an image to look at them.
         works(&["export", &image, "-o", &at("tar")]);
         works(&["export", &image, "-o", &at("exported/")]);
-        works(&["export", "--platform", "linux/amd64", &image, "-o", &format!("oci:{}", at("oci"))]);
+        works(&[
+            "export",
+            "--platform",
+            "linux/amd64",
+            &image,
+            "-o",
+            &format!("oci:{}", at("oci")),
+        ]);
         works(&["get", &image, "/", &at("got")]);
         works(&["build", "--free", "16M", &at("first"), &image]);
         for source in [at("first"), at("tar"), at("exported/"), at("oci"), at("got/")] {

@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cairn_build::{
-    CompareOptions, Leftovers, Limits, PathTest, Rules, Source, Tree, assemble, is_layout, settle_times,
+    CompareOptions, Leftovers, Limits, PathTest, Rules, Source, Tree, assemble, is_layout,
+    settle_times,
 };
 
 use super::build::failure;
