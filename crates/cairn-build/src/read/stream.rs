@@ -73,8 +73,7 @@ impl Stream {
         }
     }
 
-    /// Shows `see` all bytes that are read from now on. Of an archive that is read in place they are
-    /// not all.
+    /// Shows `see` all bytes that are read from now on. What is read in place is not shown.
     pub(crate) fn watched(self, see: impl FnMut(&[u8]) + 'static) -> Self {
         match self {
             Self::Place(place) => Self::Place(place),

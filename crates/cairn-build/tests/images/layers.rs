@@ -324,7 +324,7 @@ json.dump(index, open("{0}/index.json", "w"))
     ] {
         changed(how);
         match why {
-            None => built(Format::Ext4, &out, &[&name]),
+            None => drop(built(Format::Ext4, &out, &[&name])),
             Some(why) => {
                 let said = refused(Format::Ext4, &out, &[&name]);
                 assert!(said.contains(why), "{how}: {said}");
