@@ -118,7 +118,9 @@ fn object_volume(path: &Path, shape: Shape, overwrite: bool) -> Result<Option<Ad
             return Err(refused(why));
         }
     }
-    if !overwrite && objects::exists(address).map_err(Error::image)? {
+    if overwrite {
+        objects::check_replaceable(address).map_err(Error::image)?;
+    } else if objects::exists(address).map_err(Error::image)? {
         return Err(Error::Exists { subject: path.display().to_string() });
     }
     Ok(Some(address.clone()))

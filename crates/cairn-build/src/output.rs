@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use cairn::{Claim, ImageSpec, Part, host};
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::NamedTempFile;
 
 use crate::before::Before;
 use crate::error::{Error, Result};
@@ -120,7 +120,7 @@ pub fn replace(path: &Path, contents: &[u8]) -> Result<()> {
 
 /// A directory that is not whole yet. It is removed if it does not become whole.
 pub(crate) struct UnfinishedDirectory {
-    directory: TempDir,
+    directory: temporary::Directory,
     path: PathBuf,
 }
 
@@ -148,7 +148,7 @@ impl UnfinishedDirectory {
         // `.` has neither a name nor a directory above it.
         let place = fs::canonicalize(&place).unwrap_or(place);
         let above = directory(&place);
-        let made = temporary::directory(&above, place.file_name().unwrap_or_default());
+        let made = temporary::Directory::new(&above, place.file_name().unwrap_or_default());
         let made = made.map_err(|error| Error::host(above, error))?;
         Ok(Self { directory: made, path: place })
     }
@@ -172,7 +172,7 @@ impl UnfinishedDirectory {
         named(directory.path().to_owned(), || {
             fs::rename(directory.path(), &path).map_err(|error| Error::host(&path, error))?;
             // Its temporary name is gone.
-            let _ = directory.keep();
+            directory.keep();
             Ok(())
         })
     }

@@ -21,20 +21,24 @@ pub type TakeName<'a> = dyn FnMut(&[u8], NodeId, &Node) -> Result<()> + 'a;
 
 /// A finished tree.
 pub struct Tree {
-    nodes: Vec<Node>,
-    stores: Stores,
-    unended: Vec<String>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) stores: Stores,
+    pub(crate) unended: Vec<String>,
+    pub(crate) has_leftovers: bool,
 }
 
 impl Tree {
-    pub(crate) fn new(nodes: Vec<Node>, stores: Stores, unended: Vec<String>) -> Self {
-        Self { nodes, stores, unended }
-    }
-
     /// The archives that end without an end mark: they may have been cut off.
     #[must_use]
     pub fn unended(&self) -> &[String] {
         &self.unended
+    }
+
+    /// True if an image among the sources has what a killed run has left, which is not in the
+    /// tree.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        self.has_leftovers
     }
 
     /// All nodes; the index is the id.

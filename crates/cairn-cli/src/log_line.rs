@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::wording;
+use crate::{print, wording};
 
 /// `cairn: warning: MESSAGE`, or `cairn: error: MESSAGE`.
 pub(crate) struct Plain {
@@ -66,7 +66,7 @@ where
         write!(writer, "cairn: {level}: ")?;
         let mut fields = String::new();
         context.format_fields(Writer::new(&mut fields), event)?;
-        writeln!(writer, "{}", wording::named(&fields))
+        writeln!(writer, "{}", print::harmless(&wording::named(&fields)))
     }
 }
 

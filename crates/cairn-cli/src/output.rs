@@ -3,8 +3,9 @@
 //! Invariants: if the reader has gone away (`cairn info --json IMAGE | head -1`), a command ends
 //! early, without a message, and with the status of its work so far. It never panics, so the crate
 //! does not use `print!`. Output that cannot be written for another reason (a full disk) is a
-//! failure. Names are printed byte for byte, except on a terminal, which would interpret their
-//! control characters.
+//! failure. Lists of names are printed byte for byte, except on a terminal, which would interpret
+//! their control characters. Lines that say what was done or differs are for people: their names
+//! are always escaped, so that no name looks like a further line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -110,8 +111,16 @@ impl<'a> Output<'a> {
         self.bytes(&shown)
     }
 
-    /// Prints the line of a command with `--verbose`: texts, each followed by a name in quotation
-    /// marks. A command that changes files continues without a reader.
+    /// Prints a name or path with control characters escaped, wherever the output goes.
+    ///
+    /// # Errors
+    /// As [`Output::write_fmt`].
+    pub fn escaped(&mut self, name: &[u8]) -> Outcome {
+        self.bytes(print::escaped(name).as_bytes())
+    }
+
+    /// Prints the line of a command with `--verbose`: texts, each followed by an escaped name in
+    /// quotation marks. A command that changes files continues without a reader.
     ///
     /// # Errors
     /// The text cannot be written.
@@ -120,7 +129,7 @@ impl<'a> Output<'a> {
             for (text, name) in parts {
                 self.bytes(text.as_bytes())?;
                 self.bytes(b"'")?;
-                self.name(name)?;
+                self.escaped(name)?;
                 self.bytes(b"'")?;
             }
             self.bytes(b"\n")
@@ -196,7 +205,7 @@ pub fn report(failure: &Failure) {
 /// Prints a line on standard error, after `cairn: `. A failure to do so is ignored.
 pub fn complain(text: impl fmt::Display) {
     let text = text.to_string();
-    let _ = writeln!(io::stderr().lock(), "cairn: {}", wording::named(&text));
+    let _ = writeln!(io::stderr().lock(), "cairn: {}", print::harmless(&wording::named(&text)));
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Text forms of attributes.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use cairn_vfs::{Attributes, FileKind, Timestamp};
@@ -97,6 +98,18 @@ pub fn escaped(name: &[u8]) -> String {
         chunk.invalid().iter().for_each(|byte| octal(&mut text, *byte));
     }
     text
+}
+
+/// A message as one harmless line: control characters that are still in it are escaped. What
+/// [`escaped`] has made stays as it is.
+#[must_use]
+pub fn harmless(message: &str) -> Cow<'_, str> {
+    if !message.chars().any(is_unsafe) {
+        return Cow::Borrowed(message);
+    }
+    let mut parts = message.split('\\').map(|part| escaped(part.as_bytes()));
+    let first = parts.next().unwrap_or_default();
+    Cow::Owned(parts.fold(first, |text, part| text + "\\" + &part))
 }
 
 fn octal(text: &mut String, byte: u8) {
@@ -204,6 +217,14 @@ mod tests {
         assert_eq!(escaped("plain náme".as_bytes()), "plain náme");
         assert_eq!(escaped(b"a\nb\tc\\d\x1b[31m\xff\xfe"), "a\\nb\\tc\\\\d\\033[31m\\377\\376");
         assert_eq!(escaped("\u{202e}gnp.exe\u{85}".as_bytes()), "\\342\\200\\256gnp.exe\\302\\205");
+    }
+
+    #[test]
+    fn messages_are_escaped_once() {
+        let message = format!("{}: gone", escaped(b"a\nb\\c"));
+        assert_eq!(harmless(&message), message);
+        assert_eq!(harmless("a\n\\n\x1b[2J: gone"), "a\\n\\n\\033[2J: gone");
+        assert!(matches!(harmless("plain náme\\"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use cairn_block::{Error, ErrorKind, Result};
 
 use crate::address::check_name;
 use crate::format::data::{self, Found};
-use crate::format::manifest::{self, Manifest, Replay, Writer};
+use crate::format::manifest::{self, Manifest, Replay};
 use crate::format::{Corrupt, SECTOR};
 use crate::gc::{self, must_exist, volume_names};
 use crate::map::Map;
@@ -22,6 +22,8 @@ use crate::store::{self, Store, Stranger, Tag};
 
 pub use crate::gc::Collected;
 
+/// Most volumes that an error names.
+const MOST_NAMED: usize = 10;
 /// How often a manifest may change while it is read.
 const MOST_CHANGES: u32 = 20;
 
@@ -121,20 +123,24 @@ impl Pool {
         }
     }
 
-    /// Removes volumes with such names, if their writers were on this machine and have ended.
+    /// Removes volumes whose names begin so and end in their IDs, if their writers were on this
+    /// machine and have ended.
     ///
     /// # Errors
     /// The store.
-    pub fn remove_abandoned(&self, is_meant: impl Fn(&str) -> bool) -> Result<()> {
+    pub fn remove_abandoned(&self, begin: &str) -> Result<()> {
         let names = volume_names(&self.requests)?;
-        for name in names.iter().filter(|name| is_meant(name)) {
+        for name in names.iter().filter(|name| name.starts_with(begin)) {
             let manifest = match find_manifest(&self.requests, name) {
                 // Another process has removed it.
                 Err(error) if error.kind == ErrorKind::NotFound => continue,
                 found => found?,
             };
-            let is_abandoned = |writer: Option<&Writer>| writer.is_some_and(has_ended);
-            if manifest.is_ok_and(|(manifest, _)| is_abandoned(manifest.writer.as_ref())) {
+            let is_abandoned = |of: &Manifest| {
+                let is_meant = *name == format!("{begin}{:016x}", of.id);
+                is_meant && of.writer.as_ref().is_some_and(has_ended)
+            };
+            if manifest.is_ok_and(|(manifest, _)| is_abandoned(&manifest)) {
                 self.requests.delete(&manifest::name(name))?;
             }
         }
@@ -251,16 +257,30 @@ impl Pool {
         })
     }
 
+    /// Refuses a name under which [`Pool::replace`] would replace nothing. One that no volume has is
+    /// not refused.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ReadOnly`] if it is that of a snapshot, [`ErrorKind::InUse`] if a writer has the
+    /// volume open; a damaged manifest; the store.
+    pub fn may_replace(&self, volume: &str) -> Result<()> {
+        match read_manifest(&self.requests, volume) {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            found => replaceable(&found?.0, volume),
+        }
+    }
+
     /// Gives a volume the contents of another of the pool, with one PUT: it has its old contents
     /// or the new ones. Both share objects afterwards; those that only the old contents need stay
     /// until [`Pool::gc`].
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if one of them is not there; [`ErrorKind::InUse`] if a writer has
-    /// one open, or another changes the volume meanwhile; the store.
+    /// [`ErrorKind::NotFound`] if one of them is not there; [`ErrorKind::ReadOnly`] if the volume is
+    /// a snapshot; [`ErrorKind::InUse`] if a writer has one open, or another changes the volume
+    /// meanwhile; the store.
     pub fn replace(&self, from: &str, to: &str) -> Result<()> {
         let (old, tag) = read_manifest(&self.requests, to)?;
-        unused(&old, to, "replace")?;
+        replaceable(&old, to)?;
         let id = self.requests.runtime().random();
         let (copy, _) = self.copied(from, id, Copy::Clone)?;
         // A gc that does not see this manifest has seen the source's: that stays until now.
@@ -305,9 +325,26 @@ impl Pool {
         match find_manifest(&self.requests, volume) {
             // One that is damaged or cannot be read can be removed, too.
             Err(error) if force && error.kind == ErrorKind::PermissionDenied => Ok(()),
+            Err(error) if error.kind == ErrorKind::NotFound => Err(self.not_there(volume)?),
             found if force => found.map(drop),
             found => unused(&found??.0, volume, operation),
         }
+    }
+
+    /// The error for a name that no volume has. It says which there are.
+    fn not_there(&self, volume: &str) -> Result<Error> {
+        let names = volume_names(&self.requests)?;
+        if names.is_empty() {
+            must_exist(&self.requests)?;
+        }
+        let more = if names.len() > MOST_NAMED { ", …" } else { "" };
+        let named = names.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>();
+        let there = match &named[..] {
+            [] => "the pool has none".to_owned(),
+            all => format!("the pool has {}{more}", all.join(", ")),
+        };
+        let detail = format!("there is no volume {volume}: {there}");
+        Ok(refused(ErrorKind::NotFound, "remove", detail))
     }
 
     /// Reads all data objects that a volume needs, and compares their checksums. Returns how many
@@ -351,6 +388,18 @@ impl Pool {
     pub fn gc(&self) -> Result<Collected> {
         gc::collect(&self.requests)
     }
+}
+
+/// Refuses a volume that must keep its contents.
+fn replaceable(manifest: &Manifest, volume: &str) -> Result<()> {
+    let operation = "replace";
+    if manifest.read_only {
+        let detail = format!(
+            "{volume} is a snapshot, which never changes: choose another name, or remove it first"
+        );
+        return Err(refused(ErrorKind::ReadOnly, operation, detail));
+    }
+    unused(manifest, volume, operation)
 }
 
 /// Refuses a volume that a writer has open.

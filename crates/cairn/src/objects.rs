@@ -165,21 +165,17 @@ pub fn strangers(address: &Address) -> Result<Vec<Stranger>> {
     with_pool(address, Pool::strangers)
 }
 
-/// How the name of a volume begins that is not whole.
+/// How the name of a volume begins that is not whole. Its ID follows, so that no volume that
+/// somebody has called so is taken for one.
 const UNFINISHED: &str = "unfinished-";
-
-fn is_unfinished(name: &str) -> bool {
-    let number = name.strip_prefix(UNFINISHED).unwrap_or_default();
-    number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit())
-}
 
 /// Makes a volume of a file's bytes: those of the ranges, and zeros. It has its name when it is
 /// whole; one that is replaced has its old contents until then. A program that dies before that
 /// leaves a volume `unfinished-…` in the pool, which the next upload from this machine removes.
 ///
 /// # Errors
-/// The name is taken and `replace` is not set, or a writer has that volume open; the file cannot be
-/// read, or the store fails.
+/// The name is taken and `replace` is not set, or that volume is a snapshot or a writer has it open;
+/// the file cannot be read, or the store fails.
 pub fn upload(
     address: &Address,
     (file, size): (&Path, u64),
@@ -187,10 +183,11 @@ pub fn upload(
     replace: bool,
 ) -> Result<()> {
     with_pool(address, |pool| {
-        let (options, made) = (Options::default(), CreateOptions::default());
-        pool.remove_abandoned(is_unfinished)?;
-        let name = format!("{UNFINISHED}{:016x}", options.runtime.random());
-        let unfinished = Address { volume: name, ..address.clone() };
+        let options = Options::default();
+        pool.remove_abandoned(UNFINISHED)?;
+        let id = options.runtime.random();
+        let made = CreateOptions { id: Some(id), ..CreateOptions::default() };
+        let unfinished = Address { volume: format!("{UNFINISHED}{id:016x}"), ..address.clone() };
         let write = || {
             cairn_objects::create(&unfinished, size, &made, &options)?;
             let device = cairn_objects::open(&unfinished, &options)?;
@@ -232,6 +229,15 @@ fn remove_if_there(pool: &Pool, volume: &str) -> cairn_block::Result<()> {
 /// The store.
 pub fn exists(address: &Address) -> Result<bool> {
     with_pool(address, |pool| pool.exists(&address.volume))
+}
+
+/// Refuses a volume that [`upload`] would not replace, such as a snapshot. A name that no volume has
+/// is not refused.
+///
+/// # Errors
+/// The volume is a snapshot, damaged, or a writer has it open; the store.
+pub fn check_replaceable(address: &Address) -> Result<()> {
+    with_pool(address, |pool| pool.may_replace(&address.volume))
 }
 
 /// Copies what a volume has flushed under a new name of its pool, in a few requests whatever its

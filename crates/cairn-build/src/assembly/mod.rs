@@ -86,6 +86,8 @@ pub(crate) struct Assembly {
     pub(crate) named_lists: Vec<NamedList>,
     /// Archives without an end mark.
     pub(crate) unended: Vec<String>,
+    /// A source has what a killed run has left on it.
+    pub(crate) has_leftovers: bool,
     pub(crate) stated: StatedFiles,
     pub(crate) stores: Stores,
     pub(crate) rules: Rules,
@@ -109,6 +111,7 @@ impl Assembly {
             names: 0,
             named_lists: Vec::new(),
             unended: Vec::new(),
+            has_leftovers: false,
             stated: StatedFiles::default(),
             stores,
             rules,
@@ -293,15 +296,7 @@ impl Assembly {
         for name in components {
             at = match self.entry(at, name) {
                 Some(next) if self.is_directory(next) => next,
-                Some(next) => {
-                    let link = matches!(
-                        self.drafts.get(next),
-                        Some(Draft { shape: Shape::Other(NewKind::Symlink(_)), .. })
-                    );
-                    let what = if link { "a symbolic link" } else { "not a directory" };
-                    let name = name.escape_ascii();
-                    return Err(format!("its directory '{name}' is {what} in the image"));
-                }
+                Some(next) => return Err(self.in_the_way(next, name)),
                 None => {
                     let metadata = Metadata::new(0o755, (0, 0), mtime);
                     self.insert(at, name, metadata, Shape::Directory(BTreeMap::new()))?
@@ -309,6 +304,29 @@ impl Assembly {
             };
         }
         Ok(at)
+    }
+
+    /// Why nothing is reached in a directory: on the way to it is something else. What is not there
+    /// is no reason.
+    pub(crate) fn blocked(&self, directory: &MemberPath) -> Option<String> {
+        let mut at = 0;
+        for name in directory.components() {
+            at = self.entry(at, name)?;
+            if !self.is_directory(at) {
+                return Some(self.in_the_way(at, name));
+            }
+        }
+        None
+    }
+
+    /// The error for what lies below something that is no directory.
+    fn in_the_way(&self, node: usize, name: &[u8]) -> String {
+        let link = matches!(
+            self.drafts.get(node),
+            Some(Draft { shape: Shape::Other(NewKind::Symlink(_)), .. })
+        );
+        let what = if link { "a symbolic link" } else { "not a directory" };
+        format!("its directory '{}' is {what} in the image", name.escape_ascii())
     }
 
     /// Counts what the member takes in memory.
@@ -326,7 +344,7 @@ impl Assembly {
 
     /// The finished tree: what is reached from the root, numbered.
     pub(crate) fn finish(self) -> Tree {
-        let Self { drafts, stores, rules, unended, .. } = self;
+        let Self { drafts, stores, rules, unended, has_leftovers, .. } = self;
         let mut ids: Vec<Option<NodeId>> = vec![None; drafts.len()];
         let mut order = vec![0_usize];
         if let Some(root) = ids.first_mut() {
@@ -366,7 +384,7 @@ impl Assembly {
             rules.date(&mut metadata);
             nodes.push(Node { metadata, kind: finished(draft.shape, &id_of), links });
         }
-        Tree::new(nodes, stores, unended)
+        Tree { nodes, stores, unended, has_leftovers }
     }
 }
 

@@ -97,8 +97,9 @@ pub fn export(options: ExportOptions) -> Result<Left> {
                 dump::write(&tree, &mut to, &failed)?;
                 to.flush().map_err(failed)?;
             }
-            output.finish()?;
+            // Where the directory is, so is its list.
             dump.map_or(Ok(()), Unfinished::finish)?;
+            output.finish()?;
             Ok(left)
         }
         Target::Oci { path, compression, options } => {

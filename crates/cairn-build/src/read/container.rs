@@ -256,14 +256,21 @@ impl Container<'_> {
         }
     }
 
-    /// Compares the digest of a configuration, which some layouts leave out.
-    fn check_configuration(&mut self, of: &Descriptor) -> Result<()> {
+    /// The configuration, which some layouts leave out. Without one of an image, nothing is known.
+    fn configuration(&mut self, of: &Descriptor) -> Result<Configuration> {
         let name = self.digest(of)?.blob();
         let is_there = match &self.blobs {
             Blobs::Archive(files) => files.contains_key(name.as_bytes()),
             Blobs::Directory(directory) => directory.join(&name).exists(),
         };
-        if is_there { self.blob(of).map(drop) } else { Ok(()) }
+        if !is_there {
+            return Ok(Configuration::default());
+        }
+        let (name, bytes) = self.blob(of)?;
+        match of.media_type.contains("image") {
+            true => self.json(&name, &bytes),
+            false => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+        }
     }
 
     /// The image of the index.
@@ -286,12 +293,15 @@ impl Container<'_> {
                 continue;
             }
             let manifest: Manifest = self.json(&name, &bytes)?;
-            if let Some(config) = &manifest.config {
-                self.check_configuration(config)?;
-            }
-            let layers = manifest.layers.iter().map(|layer| {
+            let of = match &manifest.config {
+                Some(config) => self.configuration(config)?,
+                None => Configuration::default(),
+            };
+            let unpacked = self.unpacked(&name, of, manifest.layers.len())?;
+            let layers = manifest.layers.iter().zip(unpacked).map(|(layer, unpacked)| {
                 let digest = self.digest(layer)?;
-                Ok((digest.blob(), Some(layer.size), Known::Stored(digest)))
+                let name = digest.blob();
+                Ok((name, Some(layer.size), Known { stored: Some(digest), unpacked }))
             });
             let layers = layers.collect::<Result<Vec<_>>>()?;
             return self.layers(layers);
@@ -339,16 +349,6 @@ impl Container<'_> {
             let why = format!("has {} images: save one alone", images.len());
             return Err(self.failed("manifest.json", why));
         };
-        let unpacked = self.unpacked(image)?;
-        let layers = image.layers.iter().zip(unpacked).map(|(name, unpacked)| {
-            let known = Digest::of_name(name).map(Known::Stored).or(unpacked.map(Known::Unpacked));
-            (name.clone(), None, known.unwrap_or(Known::Nothing))
-        });
-        self.layers(layers.collect())
-    }
-
-    /// The digests of decompressed layers, if the image has a configuration with them.
-    fn unpacked(&mut self, image: &Saved) -> Result<Vec<Option<Digest>>> {
         let mut of = Configuration::default();
         if let Some(name) = &image.config {
             let bytes = self.bytes(name)?;
@@ -357,13 +357,27 @@ impl Container<'_> {
             }
             of = self.json(name, &bytes)?;
         }
-        let (known, layers) = (of.rootfs.diff_ids, image.layers.len());
+        let unpacked = self.unpacked("manifest.json", of, image.layers.len())?;
+        let layers = image.layers.iter().zip(unpacked).map(|(name, unpacked)| {
+            (name.clone(), None, Known { stored: Digest::of_name(name), unpacked })
+        });
+        self.layers(layers.collect())
+    }
+
+    /// The digests of so many decompressed layers, if the configuration of the manifest has them.
+    fn unpacked(
+        &self,
+        manifest: &str,
+        of: Configuration,
+        layers: usize,
+    ) -> Result<Vec<Option<Digest>>> {
+        let known = of.rootfs.diff_ids;
         if known.is_empty() {
             return Ok(vec![None; layers]);
         }
         if known.len() != layers {
             let why = format!("has {layers} layers, and its configuration {}", known.len());
-            return Err(self.failed("manifest.json", why));
+            return Err(self.failed(manifest, why));
         }
         let parsed = known
             .iter()

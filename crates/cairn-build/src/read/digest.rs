@@ -1,6 +1,7 @@
 //! Digests of the parts of container images, as an index has them: `sha256:` and hexadecimal
 //! digits.
 
+use std::fmt;
 use std::io::{self, Read};
 
 use sha2::digest::DynDigest;
@@ -76,22 +77,51 @@ impl Digest {
     /// # Errors
     /// It cannot be read.
     pub(super) fn difference(&self, blob: &mut dyn Read) -> io::Result<Option<String>> {
-        let mut sum: Box<dyn DynDigest> = match self.kind {
-            Kind::Sha256 => Box::new(Sha256::new()),
-            Kind::Sha512 => Box::new(Sha512::new()),
-        };
+        let mut sum = self.sum();
         let mut piece = vec![0; PIECE];
         loop {
             match blob.read(&mut piece) {
-                Ok(0) => break,
+                Ok(0) => return Ok(self.other(sum)),
                 Ok(count) => sum.update(piece.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        let hex: String = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    }
+
+    /// Begins to compute a digest of the same kind.
+    pub(super) fn sum(&self) -> Sum {
+        Sum(match self.kind {
+            Kind::Sha256 => Box::new(Sha256::new()),
+            Kind::Sha512 => Box::new(Sha512::new()),
+        })
+    }
+
+    /// What is wrong, if the digest that was computed is another one.
+    pub(super) fn other(&self, sum: Sum) -> Option<String> {
+        let hex: String = sum.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let kind = self.kind.name();
         let why = || format!("has changed: its digest is {kind}:{hex}: fetch or make it again");
-        Ok((hex != self.hex).then(why))
+        (hex != self.hex).then(why)
+    }
+
+    /// True if both are of the same kind, and equal bytes have equal ones.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.kind == other.kind
+    }
+}
+
+/// A digest that is being computed.
+pub(super) struct Sum(Box<dyn DynDigest>);
+
+impl Sum {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.name(), self.hex)
     }
 }

@@ -9,6 +9,7 @@ use cairn_vfs::{Attributes, FileKind, FileSystem, Seek, walk};
 
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
+use crate::leftovers::Leftovers;
 use crate::node::{Contents, Metadata, RegularFile, Xattr};
 use crate::path::MemberPath;
 
@@ -21,15 +22,20 @@ pub(super) fn open(image: &ImageSpec) -> Result<Volume> {
 }
 
 /// Puts everything on a volume in. An empty `lost+found` is left out: mkfs makes it where the
-/// format has it.
+/// format has it. So is what a killed run has left.
 ///
 /// # Errors
 /// The volume is damaged, or cannot be read.
 pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Result<()> {
     let fs = volume.filesystem().clone();
     let number = u32::try_from(assembly.stores.volumes.len()).unwrap_or(u32::MAX);
+    let leftovers = Leftovers::find(&*fs);
+    assembly.has_leftovers |= leftovers.is_listed();
     let mut found = Vec::new();
     walk::walk(&*fs, fs.root(), &mut |visit| {
+        if leftovers.contains(visit.attributes.ino) {
+            return Ok(walk::Next::Skip);
+        }
         found.push((visit.path.to_vec(), visit.attributes.clone()));
         Ok(walk::Next::Continue)
     })
@@ -54,7 +60,7 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
         let volume_error =
             |error| Error::volume(format!("{source}: {}", path.escape_ascii()), error);
         let kind = kind(&*fs, of, number).map_err(volume_error)?;
-        let metadata = metadata(&*fs, of).map_err(volume_error)?;
+        let metadata = metadata(&*fs, of, &leftovers).map_err(volume_error)?;
         let node = assembly.put(&place, metadata, kind).map_err(failed)?;
         if let Some(node) = node.filter(|_| is_linked) {
             links.insert(of.ino, node);
@@ -64,10 +70,17 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
     Ok(())
 }
 
-fn metadata(fs: &dyn FileSystem, of: &Attributes) -> cairn_vfs::Result<Metadata> {
+fn metadata(
+    fs: &dyn FileSystem,
+    of: &Attributes,
+    leftovers: &Leftovers,
+) -> cairn_vfs::Result<Metadata> {
     let mut metadata = Metadata::new(of.permissions, (of.uid, of.gid), of.mtime);
     (metadata.atime, metadata.ctime) = (of.atime, of.ctime);
     for name in fs.listxattr(of.ino)? {
+        if leftovers.is_list(of.ino, &name) {
+            continue;
+        }
         let value = fs.getxattr(of.ino, &name)?;
         metadata.xattrs.push(Xattr { name: name.into(), value: value.into() });
     }

@@ -4,6 +4,9 @@
 //! until all of it was read. Hard links come last: each is another name of the file that the layer
 //! has under its target's name, else of the one that lower layers have there, also if the layer
 //! removes that name. Members of the lowest layer need not wait.
+//!
+//! A whiteout removes nothing through a symbolic link. It is an error, unless the layer has a
+//! directory in the place of the link, or removes that.
 
 use std::collections::HashMap;
 
@@ -27,6 +30,8 @@ pub(super) struct Layer<'a> {
     /// Members wait: an earlier one does, or there is something below.
     waits: bool,
     held: Vec<Held>,
+    /// Whiteouts below what is no directory, and the directories that they want.
+    aside: Vec<(Vec<u8>, MemberPath)>,
     bytes: usize,
 }
 
@@ -52,16 +57,18 @@ impl<'a> Layer<'a> {
     /// Begins a layer over what is there.
     pub(super) fn new(assembly: &'a mut Assembly) -> Self {
         let is_lowest = assembly.begin_layer();
-        Self { assembly, is_lowest, waits: !is_lowest, held: Vec::new(), bytes: 0 }
+        Self {
+            assembly,
+            is_lowest,
+            waits: !is_lowest,
+            held: Vec::new(),
+            aside: Vec::new(),
+            bytes: 0,
+        }
     }
 
     fn hold(&mut self, source: &str, member: &[u8], change: Change) -> Result<()> {
-        self.bytes = self.bytes.saturating_add(change.bytes() + member.len());
-        let limit = self.assembly.limit();
-        if self.held.len() as u64 >= limit || self.bytes > HELD_MAX {
-            let why = format!("the layer has more than {limit} files, or too long names");
-            return Err(Error::member(source, member, why));
-        }
+        self.count(source, member, change.bytes())?;
         let below = match &change {
             Change::Link(_, target) => self.assembly.find_below(target),
             _ => None,
@@ -70,12 +77,40 @@ impl<'a> Layer<'a> {
         Ok(())
     }
 
+    /// Counts a member that waits.
+    fn count(&mut self, source: &str, member: &[u8], bytes: usize) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(bytes + member.len());
+        let limit = self.assembly.limit();
+        let count = self.held.len() + self.aside.len();
+        if count as u64 >= limit || self.bytes > HELD_MAX {
+            let why = format!("the layer has more than {limit} files, or too long names");
+            return Err(Error::member(source, member, why));
+        }
+        Ok(())
+    }
+
+    /// Applies a whiteout to what lower layers have in a directory.
+    fn remove(
+        &mut self,
+        source: &str,
+        member: &[u8],
+        directory: MemberPath,
+        change: Change,
+    ) -> Result<()> {
+        if self.assembly.blocked(&directory).is_some() {
+            self.count(source, member, change.bytes())?;
+            self.aside.push((member.to_vec(), directory));
+            return Ok(());
+        }
+        self.assembly.change(source, member, change)
+    }
+
     /// Puts in what waits.
     ///
     /// # Errors
     /// A member cannot be put in.
     pub(super) fn finish(self, source: &str) -> Result<()> {
-        let Self { assembly, held, .. } = self;
+        let Self { assembly, held, aside, .. } = self;
         // Of the names that hard links have and lead to: the last member with that name.
         let mut last = HashMap::<MemberPath, Option<usize>>::new();
         for held in &held {
@@ -114,6 +149,11 @@ impl<'a> Layer<'a> {
             let linked = assembly.link_found(&link.path, &link.target, found);
             linked.map_err(|why| Error::member(source, &link.member, why))?;
         }
+        for (member, directory) in aside {
+            if let Some(why) = assembly.blocked(&directory) {
+                return Err(Error::member(source, &member, why));
+            }
+        }
         Ok(())
     }
 }
@@ -130,9 +170,8 @@ impl Members for Layer<'_> {
     fn change(&mut self, source: &str, member: &[u8], change: Change) -> Result<()> {
         match &change {
             Change::Opaque(_) | Change::Whiteout(_) if self.is_lowest => return Ok(()),
-            Change::Opaque(_) | Change::Whiteout(_) => {
-                return self.assembly.change(source, member, change);
-            }
+            Change::Opaque(path) => return self.remove(source, member, path.clone(), change),
+            Change::Whiteout(path) => return self.remove(source, member, path.parent(), change),
             Change::Link(_, target) if self.assembly.find(target).is_none() => self.waits = true,
             Change::Put { .. } | Change::Link(..) => {}
         }

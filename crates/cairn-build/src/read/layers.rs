@@ -5,8 +5,10 @@
 //! what members change through a queue of bounded size. The caller's thread takes the queues one
 //! after the other, so the tree, and the first error, do not depend on the number of threads.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
+use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
@@ -39,32 +41,64 @@ pub(super) struct Layer {
 }
 
 /// What an image says of a layer.
-#[derive(Clone)]
-pub(super) enum Known {
+#[derive(Clone, Default)]
+pub(super) struct Known {
     /// The digest of its bytes.
-    Stored(Digest),
+    pub(super) stored: Option<Digest>,
     /// The digest of the archive that they give.
-    Unpacked(Digest),
-    /// Nothing.
-    Nothing,
+    pub(super) unpacked: Option<Digest>,
 }
 
 impl Layer {
-    /// Reads the layer. Its digest is compared first.
+    /// Reads the layer. The digest of its bytes is compared first. That of the archive is computed
+    /// while it is decompressed.
     fn read_into(&self, members: &mut impl Members) -> Result<()> {
         let failed = |error| Error::source(&self.source, broken(&error));
-        let stored = || Stream::stored(self.file.clone(), self.store, self.at, self.len);
-        let unpacked = || Stream::in_store(self.file.clone(), self.store, self.at, self.len);
-        let changed = match &self.known {
-            Known::Stored(digest) => digest.difference(&mut stored().map_err(failed)?),
-            Known::Unpacked(digest) => digest.difference(&mut unpacked().map_err(failed)?),
-            Known::Nothing => Ok(None),
+        let place = || (self.file.clone(), self.store, self.at, self.len);
+        let unpacked = || {
+            let (file, store, at, len) = place();
+            Stream::in_store(file, store, at, len).map_err(failed)
         };
-        if let Some(why) = changed.map_err(failed)? {
-            return Err(Error::source(&self.source, why));
+        let same = |changed: Option<String>| match changed {
+            Some(why) => Err(Error::source(&self.source, why)),
+            None => Ok(()),
+        };
+        let Known { stored, unpacked: archive } = &self.known;
+        if let Some(digest) = stored {
+            let (file, store, at, len) = place();
+            let mut bytes = Stream::stored(file, store, at, len).map_err(failed)?;
+            same(digest.difference(&mut bytes).map_err(failed)?)?;
         }
-        tar::read(members, &self.source, unpacked().map_err(failed)?, true)
+        let stream = unpacked()?;
+        let Some(digest) = archive else { return tar::read(members, &self.source, stream, true) };
+        match (stored, &stream) {
+            (Some(_), Stream::Pipe(_)) => {}
+            // The same bytes.
+            (Some(stored), Stream::Place(_)) if stored.is_like(digest) => {
+                same((stored != digest).then(|| of_another(digest)))?;
+                return tar::read(members, &self.source, stream, true);
+            }
+            // What a layer without a name of its own says is not trusted before.
+            _ => {
+                same(digest.difference(&mut unpacked()?).map_err(failed)?)?;
+                return tar::read(members, &self.source, stream, true);
+            }
+        }
+        let sum = Rc::new(RefCell::new(digest.sum()));
+        let watching = sum.clone();
+        let stream = stream.watched(move |bytes| watching.borrow_mut().update(bytes));
+        tar::read(members, &self.source, stream, true)?;
+        let changed = digest.other(sum.replace(digest.sum()));
+        same(changed.map(|_| of_another(digest)))
     }
+}
+
+/// What is wrong with a layer that is not the one that the configuration names.
+fn of_another(digest: &Digest) -> String {
+    format!(
+        "is not the layer that the configuration of the image has there, which is {digest} without \
+         compression: fetch or make the image again"
+    )
 }
 
 /// Puts layers in, the lowest first.

@@ -73,6 +73,14 @@ impl Stream {
         }
     }
 
+    /// Shows `see` all bytes that are read from now on. What is read in place is not shown.
+    pub(crate) fn watched(self, see: impl FnMut(&[u8]) + 'static) -> Self {
+        match self {
+            Self::Place(place) => Self::Place(place),
+            Self::Pipe(from) => Self::Pipe(Box::new(Watched { from, see })),
+        }
+    }
+
     /// Puts bytes that were read back in front.
     pub(crate) fn unread(self, bytes: Vec<u8>) -> Self {
         match self {
@@ -228,6 +236,20 @@ impl Read for Place {
         let count = ahead.len().min(wanted.len());
         wanted.iter_mut().zip(ahead).for_each(|(to, from)| *to = *from);
         self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// A stream whose bytes are seen on their way.
+struct Watched<F> {
+    from: Box<dyn Read>,
+    see: F,
+}
+
+impl<F: FnMut(&[u8])> Read for Watched<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        (self.see)(buffer.get(..count).unwrap_or_default());
         Ok(count)
     }
 }

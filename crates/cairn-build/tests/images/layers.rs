@@ -275,3 +275,99 @@ fn a_layer_that_is_a_fifo_is_refused() {
     let said = said.unwrap_err().to_string();
     assert!(said.contains("not a regular file") && !at("image").exists(), "{said}");
 }
+
+/// What umoci makes, with one layer's digest in the configuration changed, or one left out.
+#[test]
+fn layers_are_those_of_the_configuration() {
+    let place = Place::new();
+    let layout = image(place.path(), &[&BELOW, &OVER]);
+    let script = format!(
+        r#"import hashlib, json, os, sys, zlib
+blobs = "{0}/blobs/sha256/"
+def put(value):
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    name = hashlib.sha256(data).hexdigest()
+    open(blobs + name, "wb").write(data)
+    return {{"digest": "sha256:" + name, "size": len(data)}}
+def get(of): return json.load(open(blobs + of["digest"][7:]))
+index = json.load(open("{0}/index.json"))
+manifest = get(index["manifests"][0])
+config = get(manifest["config"])
+ids = config["rootfs"]["diff_ids"]
+if sys.argv[1] == "plain":
+    for layer in manifest["layers"]:
+        data = open(blobs + layer["digest"][7:], "rb").read()
+        layer.update(put(zlib.decompress(data, 47)))
+if sys.argv[1] == "swap": ids.reverse()
+if sys.argv[1] == "short": ids.pop()
+if sys.argv[1] == "last": ids[1] = "sha256:" + "0" * 64
+if sys.argv[1] == "none": ids.clear()
+manifest["config"].update(put(config))
+index["manifests"][0].update(put(manifest))
+json.dump(index, open("{0}/index.json", "w"))
+"#,
+        text(&layout)
+    );
+    let changed = |how: &str| judge::run("python3", ["-c", &script, how]);
+    let out = place.path().join("image");
+    let name = format!("oci:{}:a", text(&layout));
+    for (how, why) in [
+        ("as it is", None),
+        ("swap", Some("is not the layer that the configuration")),
+        ("swap", None),
+        ("plain", None),
+        ("swap", Some("is not the layer that the configuration")),
+        ("swap", None),
+        ("last", Some("which is sha256:0000")),
+        ("short", Some("has 2 layers, and its configuration 1")),
+        ("none", None),
+    ] {
+        changed(how);
+        match why {
+            None => drop(built(Format::Ext4, &out, &[&name])),
+            Some(why) => {
+                let said = refused(Format::Ext4, &out, &[&name]);
+                assert!(said.contains(why), "{how}: {said}");
+            }
+        }
+        let _ = std::fs::remove_file(&out);
+    }
+}
+
+/// Whiteouts remove nothing through a link of a lower layer; they are for the layer's own directory
+/// in its place.
+#[test]
+fn a_whiteout_below_a_link_is_an_error() {
+    const LINK: Member<'_> = Member(b"link", b'2', b"tree", 0, b"");
+    let place = Place::new();
+    let below = [&BELOW[..], &[LINK]].concat();
+    let path = place.path().join("saved.tar");
+    for whiteout in [&b"link/.wh.old"[..], b"link/.wh..wh..opq", b"gone/.wh.old", b"link/x/.wh.y"] {
+        let whiteout = file(whiteout, b"");
+        let names = ["0/layer.tar", "1/layer.tar"];
+        let manifest = format!("[{{\"Layers\":{names:?}}}]");
+        let archives = [archive(&below), archive(&[whiteout])];
+        let members = [
+            file(b"manifest.json", manifest.as_bytes()),
+            file(names[0].as_bytes(), &archives[0]),
+            file(names[1].as_bytes(), &archives[1]),
+        ];
+        std::fs::write(&path, archive(&members)).unwrap();
+        let said = refused(Format::Ext4, &place.path().join("image"), &[text(&path)]);
+        let member = whiteout.0.escape_ascii().to_string();
+        assert!(said.contains(&member) && said.contains("its directory"), "{said}");
+        // With a directory of its own there, in any order.
+        let top = whiteout.0.split(|byte| *byte == b'/').next().unwrap();
+        let mut over = vec![whiteout, directory(top)];
+        for _ in 0..2 {
+            let tree = saved(&path, &[&below, &over]);
+            assert!(matches!(tree.find(top).unwrap().kind, cairn_build::Kind::Directory(_)));
+            assert!(tree.find(b"tree/old").is_some(), "{member}");
+            over.reverse();
+        }
+        // Or if the layer removes what is there.
+        let removes = [b".wh.", top].concat();
+        let tree = saved(&path, &[&below, &[whiteout, file(&removes, b"")]]);
+        assert!(tree.find(top).is_none() && tree.find(b"tree/old").is_some(), "{member}");
+    }
+}

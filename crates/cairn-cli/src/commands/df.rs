@@ -207,6 +207,6 @@ fn row(args: &Args, image: &OsStr, found: &Found, output: &mut Output<'_>) -> Ou
     let kind = found.format.as_ref().filter(|_| args.print_type);
     let kind = kind.map_or(String::new(), |kind| format!("{kind:<4} "));
     write!(output, "{kind}{:>12} {:>12} {:>12} {share:>4} ", shown[0], shown[1], shown[2])?;
-    output.name(image.as_bytes())?;
+    output.escaped(image.as_bytes())?;
     output.bytes(b"\n")
 }

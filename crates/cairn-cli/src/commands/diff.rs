@@ -93,7 +93,7 @@ fn print(
         })
         .collect();
     output.bytes(b"/")?;
-    output.name(&difference.path)?;
+    output.escaped(&difference.path)?;
     writeln!(output, ": {}", words.join(", "))
 }
 

@@ -113,7 +113,7 @@ fn text(args: &Args, path: &[u8], pairs: &Pairs, output: &mut Output<'_>) -> Out
         path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
     writeln!(output, "# file: {}", print::escaped(relative))?;
     for (name, value) in pairs {
-        output.name(name)?;
+        output.escaped(name)?;
         if args.dump || args.name.is_some() {
             write!(output, "={}", encoded(value))?;
         }

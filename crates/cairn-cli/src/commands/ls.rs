@@ -26,7 +26,7 @@ Examples:
 
 Names are sorted by their bytes. Times are UTC, owners are numbers. On a terminal, control \
 characters in names are printed as \\n or \\033. In a pipe or a file they are printed unchanged: \
-use --json in programs.
+use -b for people, --json in programs.
 JSON: an array with one object for each file, each on its own line, as of cairn stat --json but \
 without extended attributes. A name that is not UTF-8 has its exact bytes under path_hex."
 )]
@@ -64,6 +64,9 @@ pub struct Args {
     /// Inode numbers before the names.
     #[arg(short = 'i', long)]
     pub inode: bool,
+    /// Escape control characters in names also in a pipe or a file.
+    #[arg(short = 'b', long)]
+    pub escape: bool,
     /// Sizes with units (with -l).
     #[arg(short = 'h', long)]
     pub human_readable: bool,
@@ -228,7 +231,7 @@ impl Listing<'_, '_> {
             if !self.first {
                 self.output.bytes(b"\n")?;
             }
-            self.output.name(path)?;
+            self.name(path)?;
             self.output.bytes(b":\n")?;
         }
         self.first = false;
@@ -279,6 +282,10 @@ impl Listing<'_, '_> {
         }
     }
 
+    fn name(&mut self, name: &[u8]) -> Outcome {
+        if self.args.escape { self.output.escaped(name) } else { self.output.name(name) }
+    }
+
     /// Records damage; the other entries are still listed.
     fn pass(&mut self, failure: Failure) -> Outcome {
         self.passed.pass(failure, tree::complain)
@@ -295,7 +302,7 @@ impl Listing<'_, '_> {
         if self.args.is_long() {
             self.output.bytes(b"??????????   ?     ?     ?          ? ")?;
         }
-        self.output.name(name)?;
+        self.name(name)?;
         self.output.bytes(b"\n")
     }
 
@@ -323,10 +330,10 @@ impl Listing<'_, '_> {
         if self.args.is_long() {
             write!(self.output, "{} ", print::long(attributes, self.args.human_readable))?;
         }
-        self.output.name(name)?;
+        self.name(name)?;
         if let Some(target) = target {
             self.output.bytes(b" -> ")?;
-            self.output.name(&target)?;
+            self.name(&target)?;
         }
         self.output.bytes(b"\n")
     }

@@ -115,7 +115,8 @@ fn copy(args: &CopyArgs, kind: Copy) -> Outcome {
 /// There is no such volume, it is in use, an object is damaged, or the store fails.
 pub fn gc(args: &GcArgs) -> Outcome {
     let pool = address(&args.pool)?;
-    objects::remove_all(&pool, &args.remove, args.force)?;
+    objects::remove_all(&pool, &args.remove, args.force)
+        .map_err(|error| not_removed(&pool, &args.remove, error))?;
     let verified = if args.verify { Some(verify(&pool)?) } else { None };
     let done = objects::gc(&pool).map_err(|error| given_up(&pool, error))?;
     tell(&pool, &done.left);
@@ -141,6 +142,21 @@ pub fn gc(args: &GcArgs) -> Outcome {
             files => writeln!(output, "{files} unfinished files of killed processes removed"),
         }
     })
+}
+
+/// The failure to remove volumes, and how those that are in the way of it are given up.
+fn not_removed(pool: &Address, names: &[String], error: cairn::Error) -> Failure {
+    let (volumes, unreadable) = objects::volumes(pool).unwrap_or_default();
+    let failure = Failure::from(error);
+    let written = volumes.iter().filter(|one| one.writer.is_some()).map(|one| &one.name);
+    let (in_the_way, why): (Vec<&String>, _) = match failure.status {
+        Status::Busy => (written.collect(), "if its writer has ended, or its data may be lost"),
+        _ => (unreadable.iter().map(|one| &one.name).collect(), "to give up what is lost"),
+    };
+    match in_the_way.into_iter().find(|name| names.contains(name)) {
+        Some(name) => failure.leaving(format!("{why}, cairn gc --force --remove {name}")),
+        None => failure,
+    }
 }
 
 /// The failure of a gc, and how the volumes that it could not read are given up.

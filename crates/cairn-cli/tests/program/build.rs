@@ -174,6 +174,35 @@ fn what_a_killed_build_leaves_is_removed_by_the_next() {
     judge::assert_clean(Path::new(&image));
 }
 
+/// The same for directories, of which none has its name before it is whole.
+#[test]
+fn what_a_killed_export_leaves_is_removed_by_the_next() {
+    let (dir, image) = in_dir("image");
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    works(&["build", &image]);
+    judge::run("mkfifo", [at("pipe")]);
+    let left = || {
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name.ends_with(".unfinished"));
+        names
+    };
+    for output in [at("out/"), format!("oci:{}", at("out"))] {
+        std::fs::create_dir_all(at(".out.abcdef.unfinished")).unwrap();
+        let words = ["export", &at("pipe"), "-o", &output];
+        let mut export = Command::new(env!("CARGO_BIN_EXE_cairn")).args(words).spawn().unwrap();
+        let writer = std::fs::OpenOptions::new().write(true).open(at("pipe")).unwrap();
+        judge::run("kill", ["-s", "KILL", &export.id().to_string()]);
+        export.wait().unwrap();
+        drop(writer);
+        assert!(left().len() == 2 && !Path::new(&at("out")).exists(), "{:?}", left());
+        works(&["export", &image, "-o", &at("other/")]);
+        std::fs::remove_dir_all(at("other")).unwrap();
+        // What somebody has called so stays.
+        assert_eq!(left(), [".out.abcdef.unfinished"]);
+    }
+}
+
 /// Who asks for free space will write to the image. It has a journal, whatever its size is.
 #[test]
 fn an_image_with_free_space_has_a_journal() {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cairn_cli::args::Cli;
+use cairn_testkit::judge;
 use clap::CommandFactory;
 
 use crate::support::works;
@@ -42,7 +43,7 @@ const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "top", "umount"];
 
 /// Contents of the images that examples name.
 const CONTENTS: &str = "
-mkdir -p /etc/ssh /etc/conf.d /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive \
+mkdir -p /etc/ssh /etc/conf.d /etc/cron.daily /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive \
 /usr/lib /bin /run /dev /opt/app/data
 touch /etc/passwd /etc/fstab /etc/hosts.new /etc/a.conf /etc/stamp /etc/ssh/host_key \
 /boot/config.txt /bin/ping /old
@@ -177,7 +178,8 @@ fn makes_volume(example: &str) -> bool {
 /// The images that the example names.
 fn images(example: &str) -> String {
     let mut script = String::from("cp --sparse=auto \"$HERE\"/disk.img disk.img\n");
-    if example.contains("disk.img#2") || example.contains("sdcard.img") {
+    let makes_it = ["mkfs", "cairn build"].iter().any(|command| example.contains(command));
+    if example.contains("disk.img#2") || example.contains("sdcard.img") && !makes_it {
         script += "cp --sparse=auto \"$HERE\"/parts.img disk.img; ln disk.img sdcard.img\n";
     }
     if example.contains("system.img#2") {
@@ -186,7 +188,6 @@ fn images(example: &str) -> String {
     if example.contains("?offset=1M") {
         script += "cp --sparse=auto \"$HERE\"/offset.img disk.img\n";
     }
-    let makes_it = ["mkfs", "cairn build"].iter().any(|command| example.contains(command));
     if example.contains("root.img") && !makes_it {
         script += "mv disk.img root.img\n";
     }
@@ -262,6 +263,38 @@ fn every_example_runs_as_it_is_written() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// What the examples of README.md need is made by those before them.
+#[test]
+fn the_examples_of_the_readme_work_in_their_order() {
+    let readme = include_str!("../../../../README.md");
+    let section = readme.split("\n## ").find(|section| section.starts_with("Six examples\n"));
+    let (mut inside, mut script) = (false, String::from("set -e\n"));
+    // Without a network, and without the minutes of an experiment.
+    let left_out = ["mmdebstrap ", "cairn run ", "cairn lab "];
+    for line in section.unwrap().lines() {
+        match line.starts_with("```") {
+            true => inside = line == "```sh",
+            false if inside && !begins_with(line, &left_out) => script += &format!("{line}\n"),
+            false => {}
+        }
+    }
+    assert!(script.contains("cairn shell root.img <<EOF"), "{script}");
+    script += "test \"$(cairn cat root.img /srv/www/hello)\" = hello\n";
+    script += "test -e backup/etc/cron.daily\n";
+    let work = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(work.path().join("rootfs/etc/cron.daily")).unwrap();
+    let before = "umount -l /mnt 2>/dev/null || true; mkdir -p /mnt";
+    let program = Path::new(env!("CARGO_BIN_EXE_cairn")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", &format!("{before}\n{script}")]);
+    shell.current_dir(work.path()).env("PATH", &path).env_remove("CAIRN_LOG");
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+    judge::assert_clean(&work.path().join("root.img"));
 }
 
 /// On a terminal of 80 columns `clap` breaks longer lines, and an example that is broken cannot be

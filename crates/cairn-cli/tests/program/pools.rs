@@ -45,14 +45,15 @@ fn of_volumes_that_are_removed_together_all_go_or_none() {
         fails(&words, status)
     };
     let said = gc(&["a", "absent", "b"], 3);
-    assert!(said.contains("there is no volume absent"), "{said}");
+    assert!(said.contains("there is no volume absent: the pool has a, b, main"), "{said}");
     assert_eq!(names(&pool), all);
     let said = gc(&["a", "../volumes/b"], 3);
     assert!(said.contains("no name of a volume"), "{said}");
     assert_eq!(names(&pool), all);
     let spec = ImageSpec::parse(pool.as_ref()).unwrap();
     let held = cairn::open(&spec, &OpenOptions::default()).unwrap();
-    gc(&["a", "main"], 6);
+    let said = gc(&["a", "main"], 6);
+    assert!(said.contains("may be lost, cairn gc --force --remove main"), "{said}");
     assert_eq!(names(&pool), all);
     drop(held);
     let said = fails(&["gc", "--force", "--remove", "a", "--remove", "absent", &pool], 3);
@@ -60,6 +61,40 @@ fn of_volumes_that_are_removed_together_all_go_or_none() {
     assert_eq!(names(&pool), all);
     works(&["gc", "--remove", "a", "--remove", "b", &pool]);
     assert_eq!(names(&pool), ["main"]);
+}
+
+#[test]
+fn a_damaged_volume_is_removed_by_force_alone() {
+    let (dir, pool) = pool();
+    fs::write(dir.path().join("pool/volumes/bad"), "x").unwrap();
+    let said = fails(&["gc", "--remove", "bad", &pool], 3);
+    assert!(said.contains("to give up what is lost, cairn gc --force --remove bad"), "{said}");
+    works(&["gc", "--force", "--remove", "bad", &pool]);
+    assert_eq!(names(&pool), ["main"]);
+    let said = fails(&["gc", "--remove", "bad", &pool], 3);
+    assert!(said.contains("there is no volume bad: the pool has main"), "{said}");
+}
+
+#[test]
+fn a_snapshot_is_replaced_by_nothing() {
+    let (dir, pool) = pool();
+    works(&["touch", &pool, "/kept"]);
+    works(&["snapshot", &pool, "monday"]);
+    let monday = format!("{pool}@monday");
+    let tree = dir.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    // It is told before the sources are read.
+    let said = fails(&["build", "-F", &monday, "/nowhere/"], 3);
+    assert!(said.contains("monday is a snapshot") && said.contains("another name"), "{said}");
+    let sources = format!("{}/", tree.display());
+    fails(&["build", "-F", "--partition", "gpt", &monday, &sources], 3);
+    fails(&["mkfs", "-F", &monday], 3);
+    fails(&["resize", &monday, "32M"], 3);
+    assert!(works(&["ls", &monday]).contains("kept"));
+    works(&["build", "-F", &pool, &sources]);
+    assert!(works(&["ls", &monday]).contains("kept"));
+    works(&["gc", "--verify", "--remove", "monday", &pool]);
+    works(&["build", &monday, &sources]);
 }
 
 #[test]

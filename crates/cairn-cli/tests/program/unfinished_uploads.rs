@@ -7,10 +7,26 @@ use serde_json::Value;
 
 use crate::support::{in_dir, works};
 
+/// Makes a volume with such a name as an upload gives it. Returns the name.
+fn upload(pool: &str, directory: &str) -> String {
+    works(&["mkfs", "--size", "8M", &format!("{pool}@made")]);
+    let manifest = std::fs::read_to_string(format!("{directory}/volumes/made")).unwrap();
+    let manifest: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
+    let name = format!("unfinished-{}", manifest["id"].as_str().unwrap());
+    let at = |name: &str| format!("{directory}/volumes/{name}");
+    std::fs::rename(at("made"), at(&name)).unwrap();
+    name
+}
+
+/// Makes a volume.
+fn made(pool: &str, name: &str) -> String {
+    works(&["mkfs", "--size", "8M", &format!("{pool}@{name}")]);
+    name.to_owned()
+}
+
 /// A process that has a volume open for writing.
 fn writer(pool: &str, name: &str) -> Child {
     let address = format!("{pool}@{name}");
-    works(&["mkfs", "--size", "8M", &address]);
     let mut shell = Command::new(env!("CARGO_BIN_EXE_cairn"));
     let shell = shell.args(["shell", &address]).stdin(Stdio::piped()).stdout(Stdio::null());
     let shell = shell.spawn().unwrap();
@@ -40,15 +56,20 @@ fn only_volumes_of_builds_that_were_killed_are_removed() {
     let (_dir, path) = in_dir("pool");
     let pool = format!("file-store://{path}");
     let names_alone = || names(&pool).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-    let mut dead = writer(&pool, "unfinished-0123456789abcdef");
-    let mut other = writer(&pool, "unfinished-work");
-    let mut lives = writer(&pool, "unfinished-00000000000000ff");
-    for killed in [&mut dead, &mut other] {
+    let uploads = [upload(&pool, &path), upload(&pool, &path)];
+    let mut dead = writer(&pool, &uploads[0]);
+    let mut lives = writer(&pool, &uploads[1]);
+    // Volumes that somebody has called so.
+    let mut other = writer(&pool, &made(&pool, "unfinished-work"));
+    let mut called = writer(&pool, &made(&pool, "unfinished-0123456789abcdef"));
+    for killed in [&mut dead, &mut other, &mut called] {
         killed.kill().unwrap();
         killed.wait().unwrap();
     }
     works(&["build", &format!("{pool}@new")]);
-    assert_eq!(names_alone(), ["new", "unfinished-00000000000000ff", "unfinished-work"]);
+    let mut left = ["new", &uploads[1], "unfinished-0123456789abcdef", "unfinished-work"];
+    left.sort_unstable();
+    assert_eq!(names_alone(), left);
     drop(lives.stdin.take());
     assert!(lives.wait().unwrap().success());
 }

@@ -102,7 +102,7 @@ pub fn create_in(
     requests.probe()?;
     let manifest = Manifest {
         version: crate::format::VERSION,
-        id: options.runtime.random(),
+        id: create.id.unwrap_or_else(|| options.runtime.random()),
         size,
         object_size,
         epoch: 0,

@@ -12,11 +12,13 @@ use cairn_base::runtime::threads::Threads;
 pub struct CreateOptions {
     /// Bytes of data after which an object is written without a flush: from 4 KiB to 1 GiB.
     pub object_size: u64,
+    /// The volume's ID; without one, a random one.
+    pub id: Option<u64>,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
-        Self { object_size: 8 << 20 }
+        Self { object_size: 8 << 20, id: None }
     }
 }
 

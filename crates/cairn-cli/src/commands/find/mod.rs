@@ -40,7 +40,7 @@ PATHS come first (the root if there is none), then the expression, as with find(
   ! EXPR, EXPR -o EXPR, ( EXPR ), -true, -false
   -print (also without any action), -print0, -ls
                              print the path and a newline; the path and a zero
-                             byte; a line as of ls -li
+                             byte; a line as of ls -lib
   -delete                    remove it, after what is in it
   -prune, -depth, -quit      do not enter it; enter it first; end the search
 JSON: an array with one object for each file, each on its own line, as of cairn ls --json.")]
@@ -208,12 +208,16 @@ impl Search<'_, '_> {
             let kib = of.sectors.div_ceil(2);
             write!(self.output, "{:>9} {kib:>6} {} ", of.ino, print::long(of, false))?;
         }
-        self.output.name(subject.path)?;
+        // As in find(1), -ls is for people.
+        match how {
+            Action::List => self.output.escaped(subject.path)?,
+            _ => self.output.name(subject.path)?,
+        }
         if how == Action::List && of.kind == FileKind::Symlink {
             let target = self.fs.readlink(of.ino);
             let target = target.map_err(|error| Failure::volume(shown(subject.path), &error))?;
             self.output.bytes(b" -> ")?;
-            self.output.name(&target)?;
+            self.output.escaped(&target)?;
         }
         self.output.bytes(if how == Action::PrintZero { b"\0" } else { b"\n" })
     }

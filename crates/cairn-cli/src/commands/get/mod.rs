@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, lchown, symlink
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
-use cairn_build::remove_inherited_lists;
+use cairn_build::{Leftovers, remove_inherited_lists};
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timestamps, makedev, mknodat, utimensat};
 
@@ -88,6 +88,7 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
     }
     let mut copy = Copy {
         fs,
+        leftovers: Leftovers::find(fs),
         links: HashMap::new(),
         directories: Vec::new(),
         progress: Progress::start("copied"),
@@ -148,6 +149,8 @@ impl Target<'_> {
 
 struct Copy<'a> {
     fs: &'a dyn FileSystem,
+    /// What a killed run has left. It is copied only if it is named.
+    leftovers: Leftovers,
     /// First path of each file with several links.
     links: HashMap<Ino, PathBuf>,
     /// Directories, whose attributes are set last, deepest first: earlier, work inside would change
@@ -186,6 +189,11 @@ impl Copy<'_> {
         let mut failure = None;
         let walked = walk::walk_past_damage(self.fs, found.ino, &mut |met| {
             let done = match met {
+                walk::Reached::Entry(visit)
+                    if visit.depth > 0 && self.leftovers.contains(visit.attributes.ino) =>
+                {
+                    return Ok(walk::Next::Skip);
+                }
                 walk::Reached::Entry(visit) => safe(visit.path).and_then(|below| {
                     let host = if below.as_os_str().is_empty() {
                         target.clone()
@@ -354,6 +362,9 @@ impl Copy<'_> {
     fn xattrs(&mut self, target: &Target<'_>, of: &Attributes) -> Outcome {
         let volume = |error: &Error| target.volume(error);
         for name in self.fs.listxattr(of.ino).map_err(|error| volume(&error))? {
+            if self.leftovers.is_list(of.ino, &name) {
+                continue;
+            }
             let value = self.fs.getxattr(of.ino, &name).map_err(|error| volume(&error))?;
             match xattr::set(target.path, OsStr::from_bytes(&name), &value) {
                 Ok(()) => {}

@@ -26,8 +26,8 @@ use cairn::{ImageSpec, OpenOptions};
 use cairn_base::system_error;
 
 use crate::failure::{Failure, Outcome, Status};
-use crate::output;
 use crate::session::ImageArg;
+use crate::{output, print};
 use options::MountOptions;
 use serve::{Serving, Told, serve};
 
@@ -147,8 +147,8 @@ pub fn run(args: &Args) -> Outcome {
         words.retain(|word| !word.starts_with("device="));
         daemon::start(&image, &options.devices, &mountpoint, &words.join(","))?;
         if args.verbose {
-            let line = format_args!("cairn: {image} mounted on {}\n", mountpoint.display());
-            output::with_stdout(|stdout| stdout.write_fmt(line))?;
+            let line = format!("cairn: {image} mounted on {}", mountpoint.display());
+            output::with_stdout(|stdout| writeln!(stdout, "{}", print::harmless(&line)))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@
 //! When the command begins, none of them looks at mounts of the host any longer (`host`).
 //!
 //! If the starter is killed, the kernel kills the init and tells the server to end: it closes the
-//! volume, after what the init had made on it was removed (`leftovers`). Nothing is left on the
+//! volume, after what the init had made on it was removed ([`cairn_build::Leftovers`]). Nothing is left on the
 //! host, because all mounts are in the namespaces.
 
 mod arguments;
@@ -20,7 +20,6 @@ mod device_files;
 mod host;
 mod ids;
 mod init;
-mod leftovers;
 mod link;
 mod mounts;
 mod places;

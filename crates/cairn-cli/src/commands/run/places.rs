@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use cairn_build::LEFTOVERS;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, XattrFlags, fstat, mkdirat, openat, readlinkat,
     removexattr, setxattr, statat, symlinkat, unlinkat,
@@ -19,7 +20,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
 
-use super::leftovers::LIST;
 use super::mounts::Unplaced;
 
 /// Most symbolic links on the way to a place.
@@ -41,7 +41,7 @@ pub(super) struct Placed {
     points: Vec<PathBuf>,
     /// Files and directories that were made for them.
     made: Vec<Made>,
-    /// Their paths, as [`LIST`] has them.
+    /// Their paths, as [`LEFTOVERS`] has them.
     list: Vec<u8>,
 }
 
@@ -86,7 +86,7 @@ impl Placed {
         let above = way.end()?.try_clone_to_owned()?;
         self.list.extend([way.path().join(&name).as_os_str().as_bytes(), b"\0"].concat());
         // An image without attributes has no list.
-        let _ = setxattr("/", LIST, &self.list, XattrFlags::empty());
+        let _ = setxattr("/", LEFTOVERS, &self.list, XattrFlags::empty());
         match point {
             Point::Directory => mkdirat(&above, &name, Mode::from(0o755))?,
             Point::File => {
@@ -120,7 +120,7 @@ impl Placed {
             };
         }
         if !self.made.is_empty() {
-            let _ = removexattr("/", LIST);
+            let _ = removexattr("/", LEFTOVERS);
         }
     }
 }

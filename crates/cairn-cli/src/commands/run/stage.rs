@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use cairn::OpenOptions;
+use cairn_build::Leftovers;
 use cairn_fuse::Owners;
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::arguments::Inside;
 use super::host::{VOLUME, leave_host};
-use super::leftovers::remove_leftovers;
 use super::{ids, init};
 use crate::commands::mount::options::MountOptions;
 use crate::commands::mount::serve::{Serving, Told, serve};
@@ -107,9 +107,9 @@ fn serve_volume(Inside { args, .. }: &Inside) -> Outcome {
         told: Told::Run,
         before_mount: &|volume| {
             // On one for reading, what is left stays.
-            remove_leftovers(volume);
+            Leftovers::remove(volume);
             leave_host().map_err(|error| failed(&error))
         },
-        before_close: remove_leftovers,
+        before_close: Leftovers::remove,
     })
 }

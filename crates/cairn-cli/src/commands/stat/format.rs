@@ -1,5 +1,10 @@
 //! The format of `stat -c`: stat(1)'s directives, parsed once.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_base::shell;
 use cairn_vfs::{Attributes, FileKind, Timestamp};
 
 use crate::print;
@@ -215,7 +220,12 @@ fn kind(of: &Attributes) -> &'static str {
 }
 
 fn quoted(subject: &Subject<'_>) -> Vec<u8> {
-    let quote = |name: &[u8]| [b"'", name, b"'"].concat();
+    let is_harmless = |name: &str| matches!(print::harmless(name), Cow::Borrowed(_));
+    let quote = |name: &[u8]| match str::from_utf8(name).is_ok_and(is_harmless) {
+        true => [b"'", name, b"'"].concat(),
+        // As stat(1), as a shell reads it.
+        false => shell::quoted(OsStr::from_bytes(name)).into_bytes(),
+    };
     match subject.target {
         Some(target) => [quote(subject.path), b" -> ".to_vec(), quote(target)].concat(),
         None => quote(subject.path),

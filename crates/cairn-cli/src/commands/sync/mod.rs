@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cairn_build::{
-    CompareOptions, Limits, PathTest, Rules, Source, Tree, assemble, is_layout, settle_times,
+    CompareOptions, Leftovers, Limits, PathTest, Rules, Source, Tree, assemble, is_layout,
+    settle_times,
 };
 
 use super::build::failure;
@@ -131,6 +132,7 @@ fn synced(args: &Args, output: &mut Output<'_>, counts: &mut Option<Counts>) -> 
             check_access(volume, Access::Write)?;
             has_begun = true;
             let fs = &**volume.filesystem();
+            Leftovers::remove(fs);
             apply(fs, &wanted, &plan, &mut |what, path| say(args, output, what, path))
         });
         if let Err(failure) = done {
@@ -208,7 +210,7 @@ fn say(args: &Args, output: &mut Output<'_>, what: &str, path: &[u8]) -> Outcome
     }
     output.bytes(what.as_bytes())?;
     output.bytes(b" /")?;
-    output.name(path)?;
+    output.escaped(path)?;
     output.bytes(b"\n")
 }
 

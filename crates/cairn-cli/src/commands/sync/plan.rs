@@ -27,6 +27,8 @@ pub(super) struct Plan {
     pub(super) changed: BTreeMap<Vec<u8>, (NodeId, Step)>,
     /// Paths that need nothing.
     same: u64,
+    /// A killed run has left something on the image, which belongs to neither side.
+    has_leftovers: bool,
 }
 
 /// Numbers of names.
@@ -58,10 +60,14 @@ impl Plan {
             differing.insert(difference.path.clone(), difference.what.clone());
         });
         compared.map_err(failure)?;
-        let mut plan = Self { removed: Vec::new(), changed: BTreeMap::new(), same: 0 };
+        let mut plan = Self { has_leftovers: present.has_leftovers(), ..Self::nothing() };
         plan.remove(present, &differing, keep, left_alone)?;
         plan.change(wanted, &differing)?;
         Ok(plan)
+    }
+
+    fn nothing() -> Self {
+        Self { removed: Vec::new(), changed: BTreeMap::new(), same: 0, has_leftovers: false }
     }
 
     /// Takes what is only on the image, and directories in whose place something else comes.
@@ -136,7 +142,7 @@ impl Plan {
 
     /// True if nothing differs.
     pub(super) fn is_empty(&self) -> bool {
-        self.removed.is_empty() && self.changed.is_empty()
+        self.removed.is_empty() && self.changed.is_empty() && !self.has_leftovers
     }
 
     /// The words for the steps, and their paths, in order.
@@ -146,7 +152,7 @@ impl Plan {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        self.counts_without(&Self { removed: Vec::new(), changed: BTreeMap::new(), same: 0 })
+        self.counts_without(&Self::nothing())
     }
 
     /// What of this plan is done, if `left` is still to be done.

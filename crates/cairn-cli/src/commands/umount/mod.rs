@@ -21,7 +21,7 @@ use super::mount::table::{self, Mount};
 use super::mount::users::{self, Elsewhere};
 use super::{live_mount, stats};
 use crate::failure::{Failure, Outcome, Status, each, plain};
-use crate::output;
+use crate::{output, print};
 use wait::{Daemon, Patience};
 
 /// How often, and after which pauses, an unmount is repeated if the mount is in use by nothing that
@@ -125,8 +125,8 @@ fn one(args: &Args, leaving: &Leaving) -> Outcome {
     let (mount, point) = (&leaving.mount, &leaving.mount.point);
     let left = leave(args, leaving);
     if left.is_ok() && (args.verbose || args.all) {
-        let line = format_args!("cairn: {} unmounted from {}\n", mount.source, point.display());
-        output::with_stdout(|stdout| stdout.write_fmt(line))?;
+        let line = format!("cairn: {} unmounted from {}", mount.source, point.display());
+        output::with_stdout(|stdout| writeln!(stdout, "{}", print::harmless(&line)))?;
     }
     left
 }

@@ -85,14 +85,14 @@ fn check_kind(volume: &Offline) -> Result<()> {
             )),
         };
     }
-    for (is_set, name) in [
-        (features.incompat(Incompat::META_BG), "meta_bg"),
-        (features.compat(Compat::SPARSE_SUPER2), "sparse_super2"),
+    for (is_set, name, why) in [
+        (features.incompat(Incompat::META_BG), "meta_bg", "descriptors of groups that stay"),
+        (features.compat(Compat::SPARSE_SUPER2), "sparse_super2", "the only backup"),
     ] {
         if is_set {
             return refuse(format!(
-                "a volume with the feature {name} is not made smaller in place: make a \
-                 smaller volume with the same files"
+                "a volume with the feature {name} is not made smaller in place, because {why} may \
+                 lie in groups that go: make a smaller volume with the same files"
             ));
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn options() -> Options {
 
 /// A new volume.
 pub(super) fn create(store: &Arc<Slow>, size: u64) -> Result<Arc<ObjectVolume>> {
-    let made = CreateOptions { object_size: OBJECT };
+    let made = CreateOptions { object_size: OBJECT, ..CreateOptions::default() };
     let store: Arc<dyn Store> = store.clone();
     create_in(store.clone(), VOLUME, size, &made, &options())?;
     open(&store)
