@@ -62,6 +62,7 @@ fn surroundings() -> tempfile::TempDir {
         std::fs::create_dir_all(at(name)).unwrap();
         std::fs::write(Path::new(&at(name)).join("file"), "x").unwrap();
     }
+    std::fs::write(at("files/hello"), "hello\n").unwrap();
     build_systems(dir.path());
     std::fs::write(at("interfaces"), "").unwrap();
     for name in ["esp.fat", "boot.fat"] {
