@@ -43,7 +43,8 @@ const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "top", "umount"];
 
 /// Contents of the images that examples name.
 const CONTENTS: &str = "
-mkdir -p /etc/ssh /etc/conf.d /etc/cron.daily /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive \
+mkdir -p /etc/cron.daily /etc/ssh
+mkdir -p /etc/conf.d /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive \
 /usr/lib /bin /run /dev /opt/app/data
 touch /etc/passwd /etc/fstab /etc/hosts.new /etc/a.conf /etc/stamp /etc/ssh/host_key \
 /boot/config.txt /bin/ping /old
