@@ -257,12 +257,12 @@ impl Pool {
         })
     }
 
-    /// Refuses a name under which [`Pool::replace`] would replace nothing. One that no volume has is
-    /// not refused.
+    /// Refuses a name under which [`Pool::replace`] would replace nothing. One that no volume has
+    /// is not refused.
     ///
     /// # Errors
-    /// [`ErrorKind::ReadOnly`] if it is that of a snapshot, [`ErrorKind::InUse`] if a writer has the
-    /// volume open; a damaged manifest; the store.
+    /// [`ErrorKind::ReadOnly`] if it is that of a snapshot, [`ErrorKind::InUse`] if a writer has
+    /// the volume open; a damaged manifest; the store.
     pub fn may_replace(&self, volume: &str) -> Result<()> {
         match read_manifest(&self.requests, volume) {
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
@@ -275,8 +275,8 @@ impl Pool {
     /// until [`Pool::gc`].
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if one of them is not there; [`ErrorKind::ReadOnly`] if the volume is
-    /// a snapshot; [`ErrorKind::InUse`] if a writer has one open, or another changes the volume
+    /// [`ErrorKind::NotFound`] if one of them is not there; [`ErrorKind::ReadOnly`] if the volume
+    /// is a snapshot; [`ErrorKind::InUse`] if a writer has one open, or another changes the volume
     /// meanwhile; the store.
     pub fn replace(&self, from: &str, to: &str) -> Result<()> {
         let (old, tag) = read_manifest(&self.requests, to)?;

@@ -68,7 +68,7 @@ fn options() -> Options {
 }
 
 fn small() -> CreateOptions {
-    CreateOptions { object_size: 256 << 10 }
+    CreateOptions { object_size: 256 << 10, ..CreateOptions::default() }
 }
 
 #[test]

@@ -174,8 +174,8 @@ const UNFINISHED: &str = "unfinished-";
 /// leaves a volume `unfinished-…` in the pool, which the next upload from this machine removes.
 ///
 /// # Errors
-/// The name is taken and `replace` is not set, or that volume is a snapshot or a writer has it open;
-/// the file cannot be read, or the store fails.
+/// The name is taken and `replace` is not set, or that volume is a snapshot or a writer has it
+/// open; the file cannot be read, or the store fails.
 pub fn upload(
     address: &Address,
     (file, size): (&Path, u64),
@@ -231,8 +231,8 @@ pub fn exists(address: &Address) -> Result<bool> {
     with_pool(address, |pool| pool.exists(&address.volume))
 }
 
-/// Refuses a volume that [`upload`] would not replace, such as a snapshot. A name that no volume has
-/// is not refused.
+/// Refuses a volume that [`upload`] would not replace, such as a snapshot. A name that no volume
+/// has is not refused.
 ///
 /// # Errors
 /// The volume is a snapshot, damaged, or a writer has it open; the store.

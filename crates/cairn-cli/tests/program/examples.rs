@@ -43,7 +43,8 @@ const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "top", "umount"];
 
 /// Contents of the images that examples name.
 const CONTENTS: &str = "
-mkdir -p /etc/ssh /etc/conf.d /etc/cron.daily /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive \
+mkdir -p /etc/cron.daily /etc/ssh
+mkdir -p /etc/conf.d /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive \
 /usr/lib /bin /run /dev /opt/app/data
 touch /etc/passwd /etc/fstab /etc/hosts.new /etc/a.conf /etc/stamp /etc/ssh/host_key \
 /boot/config.txt /bin/ping /old
@@ -62,6 +63,7 @@ fn surroundings() -> tempfile::TempDir {
         std::fs::create_dir_all(at(name)).unwrap();
         std::fs::write(Path::new(&at(name)).join("file"), "x").unwrap();
     }
+    std::fs::write(at("files/hello"), "hello\n").unwrap();
     build_systems(dir.path());
     std::fs::write(at("interfaces"), "").unwrap();
     for name in ["esp.fat", "boot.fat"] {
@@ -280,7 +282,7 @@ fn the_examples_of_the_readme_work_in_their_order() {
             false => {}
         }
     }
-    assert!(script.contains("cairn shell root.img <<EOF"), "{script}");
+    assert!(script.contains("cairn shell "), "{script}");
     script += "test \"$(cairn cat root.img /srv/www/hello)\" = hello\n";
     script += "test -e backup/etc/cron.daily\n";
     let work = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ fn run(device: &ObjectVolume, seed: u64, history: &mut History) -> DeviceResult<
 
 fn made() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::new());
-    let create = CreateOptions { object_size: 16 << 10 };
+    let create = CreateOptions { object_size: 16 << 10, ..CreateOptions::default() };
     create_in(store.clone(), "main", SMALL, &create, &simulated(0)).unwrap();
     // With a history of its own.
     let device = ObjectVolume::open_in(store.clone(), "main", &simulated(0)).unwrap();

@@ -30,7 +30,7 @@ fn make(format: Format, place: &Path) -> Arc<MemoryStore> {
     let options = MkfsOptions { size: Some(VOLUME), ..MkfsOptions::new(format) };
     cairn::mkfs(&ImageSpec::whole(&image), &options).unwrap();
     let store = Arc::new(MemoryStore::new());
-    let create = CreateOptions { object_size: 1 << 20 };
+    let create = CreateOptions { object_size: 1 << 20, ..CreateOptions::default() };
     create_in(store.clone(), "main", VOLUME, &create, &super::options()).unwrap();
     let device = open(store.clone()).unwrap();
     let bytes = std::fs::read(&image).unwrap();

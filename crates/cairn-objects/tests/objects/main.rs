@@ -24,7 +24,7 @@ const SECTORS: u64 = SIZE / SECTOR;
 
 /// Small objects, so that a test meets many; nothing happens in the background.
 fn small() -> CreateOptions {
-    CreateOptions { object_size: 64 << 10 }
+    CreateOptions { object_size: 64 << 10, ..CreateOptions::default() }
 }
 
 /// Requests that fail are not repeated, and a writer that is known is not in the way.

@@ -12,8 +12,8 @@
 //! When the command begins, none of them looks at mounts of the host any longer (`host`).
 //!
 //! If the starter is killed, the kernel kills the init and tells the server to end: it closes the
-//! volume, after what the init had made on it was removed ([`cairn_build::Leftovers`]). Nothing is left on the
-//! host, because all mounts are in the namespaces.
+//! volume, after what the init had made on it was removed ([`cairn_build::Leftovers`]). Nothing is
+//! left on the host, because all mounts are in the namespaces.
 
 mod arguments;
 mod device_files;
