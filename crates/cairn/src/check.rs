@@ -141,8 +141,8 @@ impl Observer for Told {
     }
 }
 
-/// The format of a volume that is to be checked or repaired. Its superblocks may be damaged, as long
-/// as one can be made of them.
+/// The format of a volume that is to be checked or repaired. Its superblocks may be damaged, as
+/// long as one can be made of them.
 pub(crate) fn checkable(device: &Arc<dyn BlockDevice>) -> std::result::Result<Format, Cause> {
     let found = known(device);
     match &found {
