@@ -15,8 +15,8 @@ use cairn_check::repair::undo;
 use cairn_check::{Observer, Phase, Report};
 
 use crate::device::open_unlocked;
-use crate::error::{Cause, Error, Result};
-use crate::format::{self, Format};
+use crate::error::{Cause, Class, Error, Result};
+use crate::format::{self, Format, f2fs};
 use crate::image::ImageSpec;
 use crate::interrupted::interrupted_repair;
 use crate::tune::known;
@@ -141,13 +141,27 @@ impl Observer for Told {
     }
 }
 
+/// The format of a volume that is to be checked or repaired. Its superblocks may be damaged, as
+/// long as one can be made of them.
+pub(crate) fn checkable(device: &Arc<dyn BlockDevice>) -> std::result::Result<Format, Cause> {
+    let found = known(device);
+    match &found {
+        Err(Cause::Format { format: Format::F2fs, class: Class::Corrupt, .. })
+            if f2fs::is_checkable(device)? =>
+        {
+            Ok(Format::F2fs)
+        }
+        _ => found,
+    }
+}
+
 fn check_on(
     image: &ImageSpec,
     device: Arc<dyn BlockDevice>,
     observer: Arc<dyn Observer>,
 ) -> Result<Checked> {
     let error = |cause| Error::new(image, cause);
-    let format = known(&device).map_err(error)?;
+    let format = checkable(&device).map_err(error)?;
     let report = format::check(format, device, runtime(None), observer).map_err(error)?;
     // The image is locked, so nobody is repairing it now.
     Ok(Checked { format, report, interrupted: interrupted_repair(image) })

@@ -13,11 +13,11 @@ use cairn_check::Observer;
 use cairn_check::repair::undo::{self, file_size};
 use cairn_check::repair::{Plan, Scope};
 
+use crate::check::checkable;
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format};
 use crate::image::ImageSpec;
 use crate::interrupted::{interrupted_repair, own_undo_file};
-use crate::tune::known;
 use crate::volume::{open_interrupted, runtime};
 
 /// A repair that can be applied. The image stays open and locked meanwhile.
@@ -48,7 +48,7 @@ pub fn plan_repair(
     if let Some(interrupted) = interrupted_repair(image) {
         return Err(error(Cause::Undo(interrupted)));
     }
-    let format = known(&device).map_err(error)?;
+    let format = checkable(&device).map_err(error)?;
     let plan = format::plan_repair(format, &device, runtime(None), observer, scope);
     Ok(Repair { format, plan: plan.map_err(error)?, image: image.clone(), device })
 }

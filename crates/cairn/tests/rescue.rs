@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn::{Copies, ImageSpec, Structure};
 use cairn_check::Fields;
@@ -245,6 +246,31 @@ fn f2fs_without_its_root_nat_or_checkpoint() {
             assert_eq!(files.paths[&4], whole.paths[&4]);
         }
     }
+}
+
+/// Both superblocks have wrong checksums, and nothing else: a check, a repair with losses and a
+/// rescue use them. Each of them sent the user to the others.
+#[test]
+fn f2fs_without_a_checksum_of_its_superblock() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    judge::mkfs_f2fs(&image, 64 << 20, &["-O", "extra_attr,sb_checksum"]);
+    let file = File::options().write(true).open(&image).unwrap();
+    for copy in [0, 4096] {
+        file.write_all_at(&[1, 2, 3, 4], copy + 1024 + 3068).unwrap();
+    }
+    drop(file);
+    let spec = ImageSpec::whole(&image);
+    rescued(&image);
+    let checked = cairn::check(&spec, &[], Arc::new(())).unwrap();
+    let codes: Vec<_> = checked.report.findings.iter().map(|found| found.kind.code).collect();
+    assert_eq!(codes, ["f2fs.superblock.both"]);
+    let scope = cairn_check::repair::Scope::All;
+    let repair = cairn::plan_repair(&spec, &[], scope, true, Arc::new(())).unwrap();
+    repair.apply(None).unwrap();
+    drop(repair);
+    assert_eq!(judge::fsck_f2fs(&image).status, 0);
+    assert_eq!(cairn::check(&spec, &[], Arc::new(())).unwrap().report.count(), 0);
 }
 
 /// A backup of the superblock does not say whether the log has anything.

@@ -77,6 +77,15 @@ use volume::Volume;
 /// Threads of the walk.
 const THREADS: usize = 2;
 
+/// Can a volume be checked although neither copy of its superblock is sound? One is then made of
+/// both.
+///
+/// # Errors
+/// The device failed.
+pub fn has_superblock(device: &Arc<dyn BlockDevice>) -> Result<bool> {
+    Ok(superblocks::merged(device)?.is_some())
+}
+
 /// Checks the volume on a device, which is only read.
 ///
 /// # Errors

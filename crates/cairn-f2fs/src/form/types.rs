@@ -1,5 +1,5 @@
-//! The type that an inode's contents show: a directory by the entry `.`, a link by its target, and a
-//! file by inline data or pointers that fit the inode's form.
+//! The type that an inode's contents show: a directory by the entry `.`, a link by its target, and
+//! a file by inline data or pointers that fit the inode's form.
 
 use std::ops::Range;
 

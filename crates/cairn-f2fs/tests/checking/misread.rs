@@ -1,5 +1,5 @@
-//! Inodes whose record contradicts what they hold are not opened, so that nothing is written to what
-//! was misread. A repair gives them back.
+//! Inodes whose record contradicts what they hold are not opened, so that nothing is written to
+//! what was misread. A repair gives them back.
 
 use std::sync::Arc;
 

@@ -32,6 +32,11 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_f2fs::probe(device).map_err(cause)?.is_some())
 }
 
+/// Can a volume whose superblocks are damaged be checked?
+pub(crate) fn is_checkable(device: &Arc<dyn BlockDevice>) -> Result<bool, Cause> {
+    cairn_f2fs::check::has_superblock(device).map_err(cause)
+}
+
 pub(super) fn label(device: &dyn BlockDevice) -> Option<String> {
     cairn_f2fs::probe(device).ok()?.map(|probe| probe.superblock.label())
 }

@@ -52,6 +52,11 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(false)
 }
 
+/// What can be checked is not known without the format.
+pub(crate) fn is_checkable(_: &Arc<dyn BlockDevice>) -> Result<bool, Cause> {
+    Ok(false)
+}
+
 /// Files of a volume without superblocks are data like others.
 pub(crate) const fn has_checkpoint(_: &dyn BlockDevice) -> bool {
     false
