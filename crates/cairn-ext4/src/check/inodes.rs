@@ -7,7 +7,9 @@ use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place, Work};
 
+use super::body;
 use super::contents;
+use super::facts::Suspect;
 use super::kinds;
 use super::record::{self, Verdict};
 use super::state::State;
@@ -112,6 +114,25 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
         return;
     }
     let Some(record) = Record::decode_unchecked(bytes, &state.layout) else { return };
+    let fitting = body::contradicted(state, ino, &record);
+    if fitting.is_empty() {
+        return examine(state, ino, bytes, None);
+    }
+    state.suspects.lock().push(Suspect { ino, bytes: bytes.to_vec(), fitting });
+}
+
+/// Examines an inode in use, as one with another mode, if there is one.
+pub(super) fn examine(state: &State, ino: Ino, bytes: &[u8], mode: Option<u16>) {
+    let mut other = Vec::new();
+    if let Some(mode) = mode {
+        other = bytes.to_vec();
+        if let Some(place) = other.first_chunk_mut() {
+            *place = mode.to_le_bytes();
+        }
+    }
+    let read = if mode.is_some() { &other } else { bytes };
+    let (_, links) = Record::mode_and_links(bytes);
+    let Some(record) = Record::decode_unchecked(read, &state.layout) else { return };
     let Some(facts) = state.facts(ino) else { return };
     let verdict = record::check(state, ino, bytes, &record, facts);
     facts.set_in_use(verdict.kind(), links.into());

@@ -142,6 +142,14 @@ cairn_check::kinds! {
     INODE_MODE = "ext4.inode.mode", Losing,
         "The inode has no known file type.",
         "The inode is cleared.";
+    /// A file type that contents and names contradict.
+    INODE_TYPE = "ext4.inode.type", Accounting,
+        "The mode has another file type than the contents of the inode and its names.",
+        "The mode gets the type that contents and names agree on.";
+    /// A file type that only the contents contradict.
+    INODE_TYPE_UNPROVED = "ext4.inode.type_unproved", Losing,
+        "The contents of the inode contradict the file type of its mode, and no name decides.",
+        "The mode gets the type that the contents look like.";
     /// Deletion time.
     INODE_DELETED = "ext4.inode.deletion_time", Accounting,
         "An inode in use has a deletion time, or a deleted one has none.",

@@ -24,6 +24,7 @@
 mod attributes;
 mod backup;
 mod bitmaps;
+mod body;
 mod claims;
 mod contents;
 mod dir_blocks;
@@ -35,6 +36,7 @@ mod examine;
 mod extents;
 mod facts;
 mod features;
+mod file_type;
 mod groups;
 mod htree;
 mod indirect;

@@ -1,6 +1,6 @@
 //! [`State`]: what the phases of a check share, and what they have found.
 //!
-//! Locking: one leaf lock, of the attribute blocks that are shared. All else is atomics.
+//! Locking: leaf locks of lists, of which a thread holds one at most. All else is atomics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use cairn_base::{Ino, Pba};
 use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
-use super::facts::Facts;
+use super::facts::{Facts, Suspect};
 use super::kinds;
 use super::source::Source;
 use crate::corrupt::Corrupt;
@@ -82,6 +82,8 @@ pub(super) struct State {
     pub(super) shared: Mutex<BTreeMap<u64, Shared>>,
     /// For each encrypted inode, a hash of the keys and modes that it is encrypted with.
     policies: Mutex<BTreeMap<u64, u64>>,
+    /// Inodes whose contents contradict their mode.
+    pub(super) suspects: Mutex<Vec<Suspect>>,
     pub(super) totals: Totals,
     /// What each owner uses, if the volume counts it.
     pub(super) usage: Option<Counted>,
@@ -115,6 +117,7 @@ impl State {
             inodes: Sparse::new(u64::from(layout.inodes_count).saturating_add(1))?,
             shared: Mutex::new(Rank::Leaf, BTreeMap::new()),
             policies: Mutex::new(Rank::Leaf, BTreeMap::new()),
+            suspects: Mutex::new(Rank::Leaf, Vec::new()),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
             is_recovered: false,

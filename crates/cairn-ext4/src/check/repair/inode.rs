@@ -161,6 +161,9 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
         }
         return Ok(());
     }
+    if is(&kinds::INODE_TYPE) || is(&kinds::INODE_TYPE_UNPROVED) {
+        return set_mode(mender, ino, finding);
+    }
     let is_done = if is(&kinds::INODE_EXTRA_SIZE) {
         mender.edit(ino, |record| contents::set_extra_size(record, layout.want_extra_isize))?
     } else if is(&kinds::INODE_DELETED) {
@@ -193,6 +196,23 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     };
     if is_done {
         mender.step(finding);
+    }
+    Ok(())
+}
+
+/// Sets the mode, whose file type is wrong.
+fn set_mode(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
+    let mode = computed(finding).and_then(|mode| u16::try_from(mode).ok());
+    let Some(mode) = mode else { return Ok(()) };
+    let is_done = mender.edit_bytes(ino, |bytes| {
+        if let Some(place) = bytes.first_chunk_mut() {
+            *place = mode.to_le_bytes();
+        }
+    })?;
+    if is_done && finding.kind.severity == Severity::Accounting {
+        mender.step(finding);
+    } else if is_done {
+        mender.lose(finding, ino, "the file type that the mode had");
     }
     Ok(())
 }
