@@ -1,9 +1,13 @@
 //! [`build`]: sources to an image.
 
+use std::fs;
+use std::path::PathBuf;
+
 use cairn::Format;
 
 use crate::delivery::Delivery;
 use crate::disk::Plan;
+use crate::disk::options::Contents;
 use crate::error::{Error, Result};
 use crate::options::{Built, Options};
 use crate::output;
@@ -18,11 +22,15 @@ pub fn build(mut options: Options) -> Result<Built> {
     if options.read_only {
         mark_read_only(&mut options)?;
     }
+    let others = others(&options);
     let disk = options.disk.take().map(|disk| Plan::new(disk, &options)).transpose()?;
     output::check_name(&options.output)?;
     let output = Delivery::new(&options.output, options.shape, options.overwrite)?;
     let _claim = output::claim(&options.output)?;
     options.rules.own = output.own();
+    for path in others {
+        options.rules.refuse_output(&path.display().to_string(), fs::metadata(&path))?;
+    }
     let Some(disk) = disk else {
         let made = volume::make(&options, Place { file: &output.image, offset: 0 }, "")?;
         output.finish(made.size, &made.free)?;
@@ -32,6 +40,16 @@ pub fn build(mut options: Options) -> Result<Built> {
     let (built, free) = disk.write(&options, &output.image)?;
     output.finish(built.size, &free)?;
     Ok(built)
+}
+
+/// The files that are read beside the sources.
+fn others(options: &Options) -> Vec<PathBuf> {
+    let partitions = options.disk.iter().flat_map(|disk| &disk.partitions);
+    let files = partitions.filter_map(|partition| match &partition.contents {
+        Contents::File(path) => Some(path),
+        _ => None,
+    });
+    files.chain(&options.rules.manifests).cloned().collect()
 }
 
 /// Asks for the features of a volume that nobody writes.

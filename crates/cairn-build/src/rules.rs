@@ -1,11 +1,13 @@
 //! [`Rules`]: what a build changes in the attributes of its sources, and what it leaves out.
 
-use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fmt, fs, io};
 
 use cairn_vfs::{Acl, Timestamp, acl};
 
+use crate::error::{Error, Result};
 use crate::node::Metadata;
 use crate::path::MemberPath;
 
@@ -66,6 +68,26 @@ fn mapped(id: u32, map: &[IdRange]) -> u32 {
 }
 
 impl Rules {
+    /// Refuses a file that is read, if it is the one that will be replaced: nothing would be left
+    /// of it. What cannot be looked at is an error of the call that reads it.
+    ///
+    /// # Errors
+    /// It is.
+    pub(crate) fn refuse_output(
+        &self,
+        source: &str,
+        found: io::Result<fs::Metadata>,
+    ) -> Result<()> {
+        match found
+            .is_ok_and(|found| found.is_file() && self.own.contains(&(found.dev(), found.ino())))
+        {
+            true => Err(Error::Usage(format!(
+                "{source}: is a source, and the image that is made: give the new image another name"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// The time of directories that no source states.
     pub(crate) fn beginning(&self) -> Timestamp {
         Timestamp::default()

@@ -18,7 +18,8 @@ mod zstd;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,6 +85,10 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let path = Path::new(&source.name);
     let shown = path.display().to_string();
     if source.name == "-" {
+        // As a file of its own, to be looked at.
+        let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        let input = input.and_then(|input| input.metadata());
+        assembly.rules.refuse_output("standard input", input)?;
         let stream = Stream::pipe(io::stdin());
         let stream = stream.map_err(|error| unread(&shown, &error))?;
         return archive(assembly, "standard input", stream, source.platform.as_deref());
@@ -97,7 +102,7 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
         return container::layout(assembly, &shown, of, source.platform.as_deref());
     }
     let image = ImageSpec::parse(&source.name).map_err(Error::image)?;
-    refuse_output(assembly, &shown, image.file().unwrap_or(path))?;
+    assembly.rules.refuse_output(&shown, std::fs::metadata(image.file().unwrap_or(path)))?;
     // What only an image can have.
     let is_image = image.part != Part::Whole
         || image.file().is_none()
@@ -134,19 +139,6 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
             }
         }
         read => read,
-    }
-}
-
-/// Refuses the file that will be replaced: while it is read, it cannot be claimed for that.
-fn refuse_output(assembly: &Assembly, source: &str, path: &Path) -> Result<()> {
-    let is_own = |found: Metadata| {
-        found.is_file() && assembly.rules.own.contains(&(found.dev(), found.ino()))
-    };
-    match std::fs::metadata(path).is_ok_and(is_own) {
-        true => Err(Error::Usage(format!(
-            "{source}: is a source, and the image that is made: give the new image another name"
-        ))),
-        false => Ok(()),
     }
 }
 

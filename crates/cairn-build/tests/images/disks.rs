@@ -18,7 +18,7 @@ use crate::support::{FORMATS, check, comparable, digest, options, seeded};
 
 const MIB: u64 = 1 << 20;
 
-fn partition(kind: &str, contents: Contents) -> PartitionOptions {
+pub fn partition(kind: &str, contents: Contents) -> PartitionOptions {
     PartitionOptions {
         kind: KindWish::Is(PartitionKind::parse(kind).unwrap()),
         contents,
@@ -47,7 +47,7 @@ fn partitions(esp: &Path, home: &Path) -> Vec<PartitionOptions> {
     ]
 }
 
-fn disk(table: TableKind, partitions: Vec<PartitionOptions>) -> Option<DiskOptions> {
+pub fn disk(table: TableKind, partitions: Vec<PartitionOptions>) -> Option<DiskOptions> {
     Some(DiskOptions { table, uuid: None, platform: Some("linux/arm64".into()), partitions })
 }
 

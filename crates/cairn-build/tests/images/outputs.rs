@@ -5,10 +5,12 @@ use std::path::Path;
 use std::thread;
 
 use cairn::Format;
-use cairn_build::{Options, Shape, build};
+use cairn::partition::TableKind;
+use cairn_build::{Contents, Options, Shape, build};
 use cairn_testkit::judge;
 use cairn_testkit::place::Place;
 
+use crate::disks::{disk, partition};
 use crate::support::{built, options};
 
 fn text(path: &Path) -> &str {
@@ -112,4 +114,28 @@ fn a_source_that_is_the_output_is_refused() {
     }
     // In the directory that is a source, it is left out.
     built(Format::Ext4, &at("image"), &[&format!("{}/", text(place.path()))]);
+}
+
+/// A file that fills a partition, and a list of attributes, are no sources by name, but are read.
+#[test]
+fn what_else_is_read_is_not_replaced() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("list"), "#mtree\n. uid=0\n").unwrap();
+    fs::write(at("esp"), [7; 4096]).unwrap();
+    for (name, read) in [("list", "list"), ("esp", "esp")] {
+        let before = fs::read(at(read)).unwrap();
+        let mut options = options(Format::Ext4, &at(name), &[]);
+        options.overwrite = true;
+        match read {
+            "list" => options.rules.manifests.push(at(read)),
+            _ => {
+                let esp = partition("esp", Contents::File(at(read)));
+                options.disk = disk(TableKind::Gpt, vec![esp]);
+            }
+        }
+        let said = build(options).unwrap_err().to_string();
+        assert!(said.contains("is a source, and the image that is made"), "{read}: {said}");
+        assert!(fs::read(at(read)).unwrap() == before, "{read}");
+    }
 }

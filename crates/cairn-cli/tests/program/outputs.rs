@@ -135,3 +135,19 @@ fn what_a_link_leads_to_is_made_or_replaced() {
         fs::remove_file(target).unwrap();
     }
 }
+
+/// An archive that a shell gives as standard input has no name.
+#[test]
+fn standard_input_is_not_replaced() {
+    let shared = Shared::new();
+    let archive = shared.at("archive.tar");
+    works(&["export", "--compress", "none", "-o", &archive, &shared.at("image")]);
+    let before = fs::read(&archive).unwrap();
+    let mut build = std::process::Command::new(env!("CARGO_BIN_EXE_cairn"));
+    build.args(["build", "-F", &archive, "-"]).stdin(fs::File::open(&archive).unwrap());
+    let output = build.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("standard input: is a source"), "{said}");
+    assert!(fs::read(&archive).unwrap() == before);
+}

@@ -125,7 +125,10 @@ fn check(name: &str, on: bool) -> Result<()> {
             let meant = did_you_mean(name, CHANGEABLE.iter().map(|(name, _)| *name));
             format!("feature `{name}` is not known{meant}")
         }
-        None => format!("feature {name} cannot be changed without a rewrite: use tune2fs"),
+        None => format!(
+            "feature {name} cannot be changed without a rewrite: make a new volume with the features \
+             wanted"
+        ),
     };
     let names: Vec<&str> = CHANGEABLE.iter().map(|(name, _)| *name).collect();
     Err(Error::Option(format!("{why}; these can be changed: {}", names.join(", "))))

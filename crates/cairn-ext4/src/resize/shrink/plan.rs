@@ -187,8 +187,8 @@ fn smaller(superblock: &Superblock, old: &Layout, blocks: u64) -> Superblock {
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
     set_counts(&mut superblock, old, groups, blocks);
     let raw = &mut superblock.raw;
-    // Blocks of descriptors become reserved ones, as far as the inode of these has place. The others
-    // are free after the cut.
+    // Blocks of descriptors become reserved ones, as far as the inode of these has place. The
+    // others are free after the cut.
     let removed = old.descriptor_blocks() - groups.div_ceil(old.descs_per_block());
     if removed > 0 && old.features.compat(Compat::RESIZE_INODE) {
         let reserved = (old.reserved_gdt_blocks + removed).min(old.block_size / 4);
