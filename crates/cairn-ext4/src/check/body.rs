@@ -1,7 +1,7 @@
 //! [`contradicted`]: inodes whose contents contradict the file type in their mode: an extent tree
 //! in a socket, a directory's first block in a regular file, a target where pointers would be.
 
-use cairn_base::units::as_index;
+use cairn_base::units::as_u64;
 use cairn_base::{Ino, Pba};
 use cairn_vfs::FileKind;
 
@@ -18,6 +18,9 @@ const EXTENT_MAGIC: [u8; 2] = [0x0a, 0xf3];
 const FAST_SYMLINK: u64 = 60;
 /// Blocks of a map that are read for the first block of a file.
 const MOST_NODES: u32 = 8;
+/// Types of files without contents.
+const SPECIAL: [FileKind; 4] =
+    [FileKind::Fifo, FileKind::Socket, FileKind::CharDevice, FileKind::BlockDevice];
 /// Bytes of a device's number in the block map.
 const DEVICE_NUMBER: usize = 8;
 
@@ -31,8 +34,9 @@ pub(super) fn contradicted(state: &State, ino: Ino, record: &Record) -> Vec<File
     if FileKind::from_mode(record.mode.into()).is_some_and(|kind| body.allows(kind)) {
         return Vec::new();
     }
-    let kinds = [FileKind::Directory, FileKind::Symlink, FileKind::Regular];
-    match kinds.into_iter().filter(|kind| body.fits(*kind)).collect::<Vec<_>>() {
+    let usual = [FileKind::Directory, FileKind::Symlink, FileKind::Regular];
+    let kinds = usual.into_iter().chain(SPECIAL);
+    match kinds.filter(|kind| body.fits(*kind)).collect::<Vec<_>>() {
         // A block of names fits other files, too, but none has one.
         fitting if fitting.first() == Some(&FileKind::Directory) && !body.is_inline() => {
             vec![FileKind::Directory]
@@ -68,11 +72,14 @@ impl Body<'_> {
         let block = u64::from(self.state.layout.block_size);
         let is_of_blocks = record.size > 0 && record.size.is_multiple_of(block);
         match kind {
-            FileKind::Regular | FileKind::Directory | FileKind::Symlink if self.is_inline() => true,
+            FileKind::Regular | FileKind::Directory if self.is_inline() => true,
+            FileKind::Symlink if self.is_inline() => {
+                record.size >= FAST_SYMLINK || self.is_target(&record.block)
+            }
             FileKind::Regular => {
                 // A directory has more links than one, or is too large to count them.
-                let may_be_directory = is_of_blocks
-                    && (record.links != 1 || record.flags.contains(InodeFlags::INDEX));
+                let may_be_directory =
+                    is_of_blocks && (record.links != 1 || record.flags.contains(InodeFlags::INDEX));
                 !self.is_fast_symlink() && !(may_be_directory && self.has_dots(true))
             }
             FileKind::Directory => (is_of_blocks && record.links != 1) || self.has_dots(false),
@@ -91,8 +98,16 @@ impl Body<'_> {
             _ if self.is_inline() => true,
             FileKind::Directory => self.has_dots(false),
             FileKind::Symlink => self.has_target(),
-            _ => self.is_mapped() || (self.has_pointers() && !self.is_fast_symlink()),
+            FileKind::Regular => {
+                let has_pointers = self.has_pointers() && !self.is_fast_symlink();
+                self.is_mapped() || has_pointers || self.is_empty()
+            }
+            _ => self.allows(kind),
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.record.size == 0 && self.record.block.iter().all(|byte| *byte == 0)
     }
 
     fn has_pointers(&self) -> bool {
@@ -116,19 +131,23 @@ impl Body<'_> {
     /// The target of a symbolic link, in the inode or a block.
     fn has_target(&self) -> bool {
         let size = self.record.size;
-        let is_target = |bytes: &[u8]| match self.record.flags.contains(InodeFlags::ENCRYPT) {
-            true => bytes.first_chunk().is_some_and(|len| {
-                u64::from(u16::from_le_bytes(*len)).saturating_add(2) == size
-            }),
-            false => bytes.iter().take_while(|byte| **byte != 0).count() == as_index_of(size),
-        };
         if size == 0 || size >= u64::from(self.state.layout.block_size) {
             return false;
         }
         if size < FAST_SYMLINK {
-            return !self.has_extents() && is_target(&self.record.block);
+            return !self.has_extents() && self.is_target(&self.record.block);
         }
-        self.first_block().is_some_and(|block| is_target(&block))
+        self.first_block().is_some_and(|block| self.is_target(&block))
+    }
+
+    /// A target that is as long as the size says.
+    fn is_target(&self, bytes: &[u8]) -> bool {
+        let len = match self.record.flags.contains(InodeFlags::ENCRYPT) {
+            true => bytes.first_chunk().map_or(0, |len| u16::from_le_bytes(*len)).into(),
+            false => bytes.iter().take_while(|byte| **byte != 0).count(),
+        };
+        let head = if self.record.flags.contains(InodeFlags::ENCRYPT) { 2 } else { 0 };
+        as_u64(len).saturating_add(head) == self.record.size
     }
 
     /// The first block has `.` and `..`; `.` of this inode, if nothing else says so.
@@ -151,10 +170,6 @@ impl Body<'_> {
         let is_own = self.state.system.count_range(run.pba.get(), 1) == 0;
         is_own.then(|| self.state.source.block(run.pba).ok())?.map(|block| block.to_vec())
     }
-}
-
-fn as_index_of(size: u64) -> usize {
-    as_index(u32::try_from(size).unwrap_or(u32::MAX))
 }
 
 /// Nothing but the number of a device.

@@ -13,8 +13,8 @@ use super::evidence::{self, Candidate};
 use super::source::Source;
 use super::state::State;
 use super::{
-    attributes, bitmaps, directories, file_type, groups, inodes, links, named, open, orphans, owners, quota,
-    superblock,
+    attributes, bitmaps, directories, file_type, groups, inodes, links, named, open, orphans,
+    owners, quota, superblock,
 };
 use crate::error::Result;
 use crate::format::features::RoCompat;

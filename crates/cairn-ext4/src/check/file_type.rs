@@ -6,19 +6,18 @@
 use std::collections::BTreeMap;
 
 use cairn_base::Ino;
-use cairn_base::units::as_u64;
 use cairn_check::{Finding, Place};
 use cairn_vfs::FileKind;
 
 use super::body;
 use super::directory;
+use super::each_entry::each_entry;
 use super::facts::Suspect;
 use super::inodes;
 use super::kinds;
 use super::state::State;
-use crate::format::dir_entry;
 use crate::format::features::Incompat;
-use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::inode::Inode as Record;
 
 /// The bits of the type in a mode.
 const TYPE: u16 = 0o170_000;
@@ -42,7 +41,7 @@ pub(super) fn resolve(state: &State) {
             Some(Some(kind)) if fitting.contains(&kind) => (kind, true),
             // Mode and names agree, and a map of blocks does not contradict both.
             Some(Some(said)) if Some(said) == stored && (!is_special(said) || is_bare()) => {
-                inodes::examine(state, ino, &bytes, None);
+                inodes::examine(state, ino, &bytes);
                 continue;
             }
             _ => match fitting.first() {
@@ -57,7 +56,8 @@ pub(super) fn resolve(state: &State) {
         };
         let finding = Finding::new(finding, Place::inode(ino.get()).in_field("i_mode"));
         state.findings.add(finding.hex(mode, right));
-        inodes::examine(state, ino, &bytes, Some(right));
+        state.corrected.set_mode(ino, right);
+        inodes::examine(state, ino, &bytes);
     }
 }
 
@@ -72,37 +72,19 @@ fn named(state: &State, suspects: &[Suspect]) -> BTreeMap<u64, Option<FileKind>>
     let known = known.filter(|(_, facts)| facts.is_directory() && !facts.is_broken());
     let known = known.map(|(ino, _)| Ino(ino));
     let possible = suspects.iter().filter(|other| other.fitting.contains(&FileKind::Directory));
-    let mut note = |entry: &dir_entry::Entry<'_>| {
-        let Some(kind) = FileKind::of_entry_code(entry.file_type) else { return };
-        let ino = u64::from(entry.ino);
-        if is_asked(ino) && !matches!(entry.name, b"." | b"..") {
-            let seen = found.entry(ino).or_insert(Some(kind));
-            *seen = seen.filter(|other| *other == kind);
-        }
-    };
     for ino in known.chain(possible.map(|other| other.ino)) {
         if state.is_cancelled() {
             break;
         }
         let Some(directory) = directory::open(state, ino) else { continue };
-        let format = directory.format;
-        let mut part = |bytes: &[u8], from: usize| {
-            let entries = dir_entry::entries_in(bytes, from..bytes.len(), &format);
-            entries.flatten().filter(|entry| entry.ino != 0).for_each(|entry| note(&entry));
-        };
-        if directory.record.flags.contains(InodeFlags::INLINE_DATA) {
-            part(&directory.record.block, 4);
-            continue;
-        }
-        for run in &directory.runs {
-            for block in run.start..run.end().min(directory.blocks) {
-                if let Some(bytes) = directory.block(block) {
-                    let len = format.leaf_len().min(bytes.len());
-                    part(bytes.get(..len).unwrap_or_default(), 0);
-                }
+        each_entry(&directory, |_, entry| {
+            let ino = u64::from(entry.ino);
+            let kind = FileKind::of_entry_code(entry.file_type).filter(|_| is_asked(ino));
+            if let Some(kind) = kind {
+                let seen = found.entry(ino).or_insert(Some(kind));
+                *seen = seen.filter(|other| *other == kind);
             }
-        }
+        });
     }
-    debug_assert!(as_u64(found.len()) <= as_u64(suspects.len()), "each is asked for once");
     found
 }

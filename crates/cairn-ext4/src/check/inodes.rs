@@ -10,6 +10,7 @@ use cairn_check::{Finding, Place, Work};
 use super::body;
 use super::contents;
 use super::facts::Suspect;
+use super::form;
 use super::kinds;
 use super::record::{self, Verdict};
 use super::state::State;
@@ -113,24 +114,27 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
         }
         return;
     }
-    let Some(record) = Record::decode_unchecked(bytes, &state.layout) else { return };
+    let Some(mut record) = Record::decode_unchecked(bytes, &state.layout) else { return };
+    let flags = form::flags(state, ino, &record);
+    if flags != record.flags {
+        state.corrected.set_flags(ino, flags.bits());
+        record.flags = flags;
+    }
     let fitting = body::contradicted(state, ino, &record);
     if fitting.is_empty() {
-        return examine(state, ino, bytes, None);
+        return examine(state, ino, bytes);
     }
     state.suspects.lock().push(Suspect { ino, bytes: bytes.to_vec(), fitting });
 }
 
-/// Examines an inode in use, as one with another mode, if there is one.
-pub(super) fn examine(state: &State, ino: Ino, bytes: &[u8], mode: Option<u16>) {
+/// Examines an inode in use, with the mode and flags that are proved.
+pub(super) fn examine(state: &State, ino: Ino, bytes: &[u8]) {
     let mut other = Vec::new();
-    if let Some(mode) = mode {
+    if state.corrected.has(ino) {
         other = bytes.to_vec();
-        if let Some(place) = other.first_chunk_mut() {
-            *place = mode.to_le_bytes();
-        }
+        state.corrected.apply(ino, &mut other);
     }
-    let read = if mode.is_some() { &other } else { bytes };
+    let read = if other.is_empty() { bytes } else { &other };
     let (_, links) = Record::mode_and_links(bytes);
     let Some(record) = Record::decode_unchecked(read, &state.layout) else { return };
     let Some(facts) = state.facts(ino) else { return };

@@ -156,11 +156,16 @@ cairn_check::kinds! {
         "The deletion time is set or cleared.";
     /// Flags against features or file type.
     INODE_FLAGS = "ext4.inode.flags", Accounting,
-        "The inode has a flag that its file type or the volume's features do not allow.",
-        "The flag is cleared.";
+        "The inode has a flag that its file type or the volume's features do not allow, or its \
+            contents are of another form than its flags say.",
+        "The flag is cleared; the flags of the form are set as the contents have it.";
     /// Reserved inodes.
     INODE_RESERVED = "ext4.inode.reserved", Accounting,
-        "A reserved inode has contents that it cannot have.",
+        "A reserved inode has contents or fields that it cannot have.",
+        "The fields are set; an inode without a use is cleared.";
+    /// Reserved inodes with limits of users.
+    INODE_RESERVED_QUOTA = "ext4.inode.reserved_quota", Losing,
+        "An inode of quotas has a valid file of them, and the volume has no quotas.",
         "The inode is cleared.";
     /// The root.
     INODE_ROOT = "ext4.inode.root", Losing,
@@ -204,8 +209,8 @@ cairn_check::kinds! {
         "The symbolic link is removed.";
     /// A device, a FIFO or a socket.
     SPECIAL_CONTENTS = "ext4.special.contents", Accounting,
-        "A device node, FIFO or socket has contents, which it cannot have.",
-        "The size is set to 0; what looks like a directory becomes one.";
+        "A device node, FIFO or socket has a size, which it cannot have.",
+        "The size is set to 0: there are no blocks.";
     /// An extent tree node.
     EXTENT_NODE = "ext4.extent.node", Losing,
         "A node of the extent tree is invalid.",

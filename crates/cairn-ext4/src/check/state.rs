@@ -11,6 +11,7 @@ use cairn_base::{Ino, Pba};
 use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
+use super::corrected::Corrected;
 use super::facts::{Facts, Suspect};
 use super::kinds;
 use super::source::Source;
@@ -82,6 +83,8 @@ pub(super) struct State {
     pub(super) shared: Mutex<BTreeMap<u64, Shared>>,
     /// For each encrypted inode, a hash of the keys and modes that it is encrypted with.
     policies: Mutex<BTreeMap<u64, u64>>,
+    /// Modes and flags that are others than the stored ones.
+    pub(super) corrected: Corrected,
     /// Inodes whose contents contradict their mode.
     pub(super) suspects: Mutex<Vec<Suspect>>,
     pub(super) totals: Totals,
@@ -117,6 +120,7 @@ impl State {
             inodes: Sparse::new(u64::from(layout.inodes_count).saturating_add(1))?,
             shared: Mutex::new(Rank::Leaf, BTreeMap::new()),
             policies: Mutex::new(Rank::Leaf, BTreeMap::new()),
+            corrected: Corrected::default(),
             suspects: Mutex::new(Rank::Leaf, Vec::new()),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
@@ -221,9 +225,11 @@ impl State {
         block.get(place.offset..end).map(<[u8]>::to_vec)
     }
 
-    /// An inode's record, whose fields may be wrong.
+    /// An inode's record, whose fields may be wrong, with the mode and flags that are proved.
     pub(super) fn record(&self, ino: Ino) -> Option<Record> {
-        Record::decode_unchecked(&self.record_bytes(ino)?, &self.layout)
+        let mut bytes = self.record_bytes(ino)?;
+        self.corrected.apply(ino, &mut bytes);
+        Record::decode_unchecked(&bytes, &self.layout)
     }
 
     /// True for the inodes below the first one of files, of which the root is one.
