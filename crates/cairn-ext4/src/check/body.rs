@@ -147,7 +147,7 @@ impl Body<'_> {
             false => bytes.iter().take_while(|byte| **byte != 0).count(),
         };
         let head = if self.record.flags.contains(InodeFlags::ENCRYPT) { 2 } else { 0 };
-        as_u64(len).saturating_add(head) == self.record.size
+        len > 0 && as_u64(len).saturating_add(head) == self.record.size
     }
 
     /// The first block has `.` and `..`; `.` of this inode, if nothing else says so.

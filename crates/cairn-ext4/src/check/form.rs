@@ -4,6 +4,8 @@
 //! inside the volume, and are as many as the inode says. Where nothing of this decides, the flags
 //! stay as they are.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use cairn_base::{Ino, Pba};
 
 use super::map;
@@ -33,20 +35,38 @@ pub(super) fn flags(state: &State, ino: Ino, record: &Record) -> InodeFlags {
         return stored;
     }
     let (is_tree, others) = (is_tree(ino, record), stored.difference(FORM));
+    note(state, ino, record, is_tree);
     if is_tree && stored.intersection(FORM) == InodeFlags::EXTENTS {
         return stored;
     }
-    let has_inline = state.layout.features.incompat(Incompat::INLINE_DATA);
+    let features = &state.layout.features;
+    let has_inline = features.incompat(Incompat::INLINE_DATA);
+    let mut possible = stored;
+    for (flag, has) in [
+        (InodeFlags::INLINE_DATA, has_inline || has_attribute(ino, record)),
+        (InodeFlags::EXTENTS, is_tree || features.incompat(Incompat::EXTENTS)),
+    ] {
+        possible.set(flag, has && stored.contains(flag));
+    }
     match (is_tree, has_inline && has_attribute(ino, record)) {
         (true, false) => others | InodeFlags::EXTENTS,
         (false, true) => others | InodeFlags::INLINE_DATA,
         (false, false) if stored.intersects(FORM) => {
-            // With the feature, a target may have the flag and no attribute.
-            let may_be_inline = has_inline && stored.contains(InodeFlags::INLINE_DATA);
-            let is_target = is_target(record) && !may_be_inline;
-            if is_target || has_pointers(state, ino, record) { others } else { stored }
+            if is_target(record) || has_pointers(state, ino, record) { others } else { possible }
         }
         _ => stored,
+    }
+}
+
+/// Counts inodes that prove that the volume has a feature which is missing.
+fn note(state: &State, ino: Ino, record: &Record, is_tree: bool) {
+    let lacks =
+        |flag, feature| record.flags.contains(flag) && !state.layout.features.incompat(feature);
+    if is_tree && lacks(InodeFlags::EXTENTS, Incompat::EXTENTS) {
+        state.totals.trees.fetch_add(1, Relaxed);
+    }
+    if lacks(InodeFlags::INLINE_DATA, Incompat::INLINE_DATA) && has_attribute(ino, record) {
+        state.totals.inline.fetch_add(1, Relaxed);
     }
 }
 
