@@ -53,6 +53,10 @@ cairn_check::kinds! {
     JOURNAL_BIT = "ext4.journal.bit", Accounting,
         "A block of the journal has one wrong bit, which its checksum tells.",
         "The bit is corrected.";
+    /// Fields of the journal's superblock.
+    JOURNAL_FIELD = "ext4.journal.field", Accounting,
+        "A field of the journal's superblock is wrong; its checksum or its file tells what it was.",
+        "The field is set.";
     /// The journal is no journal.
     JOURNAL_INVALID = "ext4.journal.invalid", Accounting,
         "The inode that should hold the journal does not hold a valid one.",

@@ -43,7 +43,12 @@ fn name(number: usize) -> String {
 
 impl Crashed {
     fn new(at: &Path) -> Self {
-        mke2fs(at, 8 << 20, &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1"]);
+        Self::with(at, "metadata_csum")
+    }
+
+    fn with(at: &Path, features: &str) -> Self {
+        let args = ["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-O", features];
+        mke2fs(at, 8 << 20, &args);
         let mount = KernelMount::new(at, "");
         std::fs::write(mount.path().join("old"), "in place").unwrap();
         mount.unmount();
@@ -224,6 +229,41 @@ fn one_wrong_bit_is_corrected_without_losses() {
         planned.apply(&device, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
         assert_eq!(crashed.lost(mounted(&device).as_ref()), [""; 0], "block {number}");
         assert_eq!(complaint(&device, &at), None, "block {number}");
+    }
+}
+
+/// Noise in a field of the journal's superblock, where the checksum or the journal's file says what
+/// the field was, or another number of its inode.
+#[test]
+fn a_wrong_field_that_leads_to_the_log_costs_no_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for features in ["metadata_csum", "^metadata_csum,^metadata_csum_seed"] {
+        let has_sums = !features.starts_with('^');
+        let crashed = Crashed::with(&at, features);
+        let mut damaged = Vec::new();
+        for (field, word) in [(20, 0), (20, 300), (20, 0x0909_0909), (8, 77), (600, 0x1234_5678)] {
+            // Without a checksum, some say nothing.
+            if has_sums || field == 20 {
+                let device = crashed.device.fork();
+                let place = crashed.journal[0] * BLOCK + field;
+                device.write_at(place, u32::to_be_bytes(word).to_vec()).unwrap();
+                damaged.push((format!("{features}: {word:#x} at {field}"), device));
+            }
+        }
+        for request in ["ssv journal_inum 12", "ssv journal_inum 0", "ssv journal_inum 99999"] {
+            let device = crate::repaired::injected(&at, &hurt, request);
+            damaged.push((format!("{features}: {request}"), device));
+        }
+        for (what, device) in damaged {
+            assert!(open(&device, "ro").is_err(), "{what}: it is opened");
+            let planned = plan(device.fork(), Scope::Accounting).unwrap();
+            let left = (planned.steps.losing().count(), planned.after.count());
+            assert_eq!(left, (0, 0), "{what}: {:?}", planned.after.findings);
+            planned.apply(&device, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+            assert_eq!(crashed.lost(mounted(&device).as_ref()), [""; 0], "{what}");
+            assert_eq!(complaint(&device, &hurt), None, "{what}");
+        }
     }
 }
 
