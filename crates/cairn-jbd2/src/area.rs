@@ -136,8 +136,8 @@ pub fn has_superblock(area: &JournalArea) -> Result<bool> {
 }
 
 /// Corrects what is wrong in a journal superblock, if its checksum proves it, or if the file of the
-/// journal tells what it was. `None`, and nothing is written, if the superblock is valid, or nothing
-/// proves what it was.
+/// journal tells what it was. `None`, and nothing is written, if the superblock is valid, or
+/// nothing proves what it was.
 ///
 /// # Errors
 /// The device failed.

@@ -80,7 +80,7 @@ impl Body<'_> {
                 // A directory has more links than one, or is too large to count them.
                 let may_be_directory =
                     is_of_blocks && (record.links != 1 || record.flags.contains(InodeFlags::INDEX));
-                !self.is_fast_symlink() && !(may_be_directory && self.has_dots(true))
+                !(self.is_fast_symlink() || (may_be_directory && self.has_dots(true)))
             }
             FileKind::Directory => (is_of_blocks && record.links != 1) || self.has_dots(false),
             FileKind::Symlink => self.has_target(),

@@ -12,6 +12,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
 use cairn_check::repair::undo::file_size;
+use cairn_check::salvage::{Contents, Found, Loss, Receiver};
 use cairn_ext4::{Error, Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
@@ -264,6 +265,52 @@ fn a_wrong_field_that_leads_to_the_log_costs_no_transaction() {
             assert_eq!(crashed.lost(mounted(&device).as_ref()), [""; 0], "{what}");
             assert_eq!(complaint(&device, &hurt), None, "{what}");
         }
+    }
+}
+
+/// Counts what a rescue finds and loses.
+#[derive(Default)]
+struct Counts {
+    files: usize,
+    losses: Vec<String>,
+}
+
+impl Receiver for Counts {
+    fn found(&mut self, _: &Found, _: &mut dyn Contents) -> bool {
+        self.files += 1;
+        true
+    }
+
+    fn linked(&mut self, _: &[u8], _: u64, _: &[u8]) -> bool {
+        true
+    }
+
+    fn lost(&mut self, loss: Loss) -> bool {
+        self.losses.push(loss.what);
+        true
+    }
+
+    fn progress(&mut self, _: &'static str, _: u64, _: u64) -> bool {
+        true
+    }
+}
+
+/// A rescue corrects what a repair corrects, and says that it lacks what the log holds.
+#[test]
+fn a_rescue_says_when_the_log_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let crashed = Crashed::new(&dir.path().join("image"));
+    let middle = (crashed.start..crashed.used).rfind(|number| crashed.kind(*number) == Some(1));
+    for (damage, is_lost) in [(Damage::Bit, false), (Damage::Noise, true)] {
+        let device = Arc::new(crashed.damaged(middle.unwrap(), damage));
+        let choice = cairn_ext4::SuperblockChoice::Best;
+        let runtime: Arc<dyn cairn_base::runtime::Runtime> = Threads::new();
+        let opened = cairn_ext4::rescue::open(device, choice, &runtime);
+        let mut counts = Counts::default();
+        opened.unwrap().tree(&mut counts);
+        let is_told = counts.losses.iter().any(|what| what.contains("journal"));
+        assert_eq!(is_told, is_lost, "{damage:?}: {:?}", counts.losses);
+        assert!(is_lost || counts.files > FILES, "{} files", counts.files);
     }
 }
 
