@@ -155,6 +155,13 @@ pub(crate) const EXTERNAL_JOURNAL: &str = "the journal is on another device, whi
     open: move it into the volume first (tune2fs -O ^has_journal, then tune2fs -j)";
 
 /// True if the journal is on another device.
+pub(crate) fn names_external_journal(superblock: &Superblock) -> bool {
+    let raw = &superblock.raw;
+    let is_named = raw.s_journal_dev.get() != 0 || raw.s_journal_uuid != [0; 16];
+    has_external_journal(superblock) && is_named
+}
+
+/// True if the superblock names no inode of a journal that the volume should have.
 pub(crate) fn has_external_journal(superblock: &Superblock) -> bool {
     superblock.features().compat(Compat::HAS_JOURNAL) && superblock.raw.s_journal_inum.get() == 0
 }

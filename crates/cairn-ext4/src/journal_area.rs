@@ -117,6 +117,35 @@ pub(crate) fn by_any(
     }
 }
 
+/// The superblock with the usual number of the journal's inode, if the volume needs a recovery, the
+/// number that it has leads to no journal, and the usual one does.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn by_usual_number(
+    superblock: &Superblock,
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<Superblock>> {
+    let usual = u32::try_from(inodes::JOURNAL.get()).unwrap_or(0);
+    let is_unclean = superblock.features().incompat(Incompat::RECOVER);
+    if !is_unclean || superblock.raw.s_journal_inum.get() == usual {
+        return Ok(None);
+    }
+    let leads = |superblock: &Superblock| match journal_area(superblock, layout, buffers, device) {
+        Ok(Some(area)) => match cairn_jbd2::read_superblock(&area) {
+            Err(why @ cairn_jbd2::Error::Device(_)) => Err(why.into()),
+            read => Ok(read.is_ok()),
+        },
+        Err(why @ Error::Device(_)) => Err(why),
+        _ => Ok(false),
+    };
+    let mut other = superblock.clone();
+    other.raw.s_journal_inum = usual.into();
+    Ok((!leads(superblock)? && leads(&other)?).then_some(other))
+}
+
 fn is_same(usual: &Result<Option<JournalArea>>, copy: &JournalArea) -> bool {
     matches!(usual, Ok(Some(area)) if area.extents == copy.extents)
 }

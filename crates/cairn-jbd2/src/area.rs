@@ -16,7 +16,7 @@ use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request
 
 use crate::error::{Error, Result};
 use crate::format::has_magic;
-use crate::format::superblock::{Superblock, corrected};
+use crate::format::superblock::{Correction, Superblock, corrected};
 
 /// The journal's place on a device.
 #[derive(Clone)]
@@ -135,21 +135,25 @@ pub fn has_superblock(area: &JournalArea) -> Result<bool> {
     }
 }
 
-/// Corrects the one wrong bit of a journal superblock whose checksum does not hold. False, and
-/// nothing is written, if the superblock is valid, has no checksum, or has more that is wrong.
+/// Corrects what is wrong in a journal superblock, if its checksum proves it, or if the file of the
+/// journal tells what it was. `None`, and nothing is written, if the superblock is valid, or
+/// nothing proves what it was.
 ///
 /// # Errors
 /// The device failed.
-pub fn correct_superblock(area: &JournalArea) -> Result<bool> {
+pub fn correct_superblock(area: &JournalArea) -> Result<Option<Correction>> {
     let block = match area.read(0) {
-        Err(Error::Corrupt { .. }) => return Ok(false),
+        Err(Error::Corrupt { .. }) => return Ok(None),
         read => read?,
     };
-    let decodes = |bytes: &[u8]| Superblock::decode(bytes, area.block_size, area.blocks()).is_ok();
-    let corrected = corrected(&block).filter(|other| !decodes(&block) && decodes(other));
-    let Some(corrected) = corrected else { return Ok(false) };
-    area.write(0, vec![Bytes::from(corrected)], FORCED)?;
-    Ok(true)
+    if Superblock::decode(&block, area.block_size, area.blocks()).is_ok() {
+        return Ok(None);
+    }
+    let Some((bytes, correction)) = corrected(&block, area.block_size, area.blocks()) else {
+        return Ok(None);
+    };
+    area.write(0, vec![Bytes::from(bytes)], FORCED)?;
+    Ok(Some(correction))
 }
 
 /// A write that is durable on return.

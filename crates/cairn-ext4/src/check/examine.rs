@@ -13,8 +13,8 @@ use super::evidence::{self, Candidate};
 use super::source::Source;
 use super::state::State;
 use super::{
-    attributes, bitmaps, directories, groups, inodes, links, named, open, orphans, owners, quota,
-    superblock,
+    attributes, bitmaps, directories, file_type, groups, inodes, links, named, open, orphans,
+    owners, quota, superblock,
 };
 use crate::error::Result;
 use crate::format::features::RoCompat;
@@ -135,6 +135,7 @@ fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
     let groups = u64::from(state.layout.groups);
     state.progress.begin("inodes", groups);
     run(inodes::Inodes(state.clone()), THREADS, runtime);
+    file_type::resolve(state);
     let is_shared = state.layout.features.ro_compat(RoCompat::SHARED_BLOCKS);
     if state.twice.next(0).is_some() && !is_shared {
         run(owners::Twice(state.clone()), THREADS, runtime);

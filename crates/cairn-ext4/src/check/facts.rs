@@ -1,7 +1,8 @@
-//! [`Facts`]: what the check remembers of an inode, in 16 bytes.
+//! [`Facts`]: what the check remembers of an inode, in 16 bytes; [`Suspect`]: of one set aside.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use cairn_base::Ino;
 use cairn_vfs::FileKind;
 
 const IN_USE: u32 = 1 << 16;
@@ -143,6 +144,16 @@ impl Facts {
     pub(super) fn dotdot(&self) -> u32 {
         self.dotdot.load(Relaxed)
     }
+}
+
+/// An inode whose contents contradict the file type in its mode.
+#[derive(Debug)]
+pub(super) struct Suspect {
+    pub(super) ino: Ino,
+    /// Its record.
+    pub(super) bytes: Vec<u8>,
+    /// The types that the contents fit.
+    pub(super) fitting: Vec<FileKind>,
 }
 
 const _: () = assert!(size_of::<Facts>() == 16);

@@ -7,7 +7,10 @@ use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place, Work};
 
+use super::body;
 use super::contents;
+use super::facts::Suspect;
+use super::form;
 use super::kinds;
 use super::record::{self, Verdict};
 use super::state::State;
@@ -111,7 +114,29 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
         }
         return;
     }
-    let Some(record) = Record::decode_unchecked(bytes, &state.layout) else { return };
+    let Some(mut record) = Record::decode_unchecked(bytes, &state.layout) else { return };
+    let flags = form::flags(state, ino, &record);
+    if flags != record.flags {
+        state.corrected.set_flags(ino, flags.bits());
+        record.flags = flags;
+    }
+    let fitting = body::contradicted(state, ino, &record);
+    if fitting.is_empty() {
+        return examine(state, ino, bytes);
+    }
+    state.suspects.lock().push(Suspect { ino, bytes: bytes.to_vec(), fitting });
+}
+
+/// Examines an inode in use, with the mode and flags that are proved.
+pub(super) fn examine(state: &State, ino: Ino, bytes: &[u8]) {
+    let mut other = Vec::new();
+    if state.corrected.has(ino) {
+        other = bytes.to_vec();
+        state.corrected.apply(ino, &mut other);
+    }
+    let read = if other.is_empty() { bytes } else { &other };
+    let (_, links) = Record::mode_and_links(bytes);
+    let Some(record) = Record::decode_unchecked(read, &state.layout) else { return };
     let Some(facts) = state.facts(ino) else { return };
     let verdict = record::check(state, ino, bytes, &record, facts);
     facts.set_in_use(verdict.kind(), links.into());

@@ -53,6 +53,10 @@ cairn_check::kinds! {
     JOURNAL_BIT = "ext4.journal.bit", Accounting,
         "A block of the journal has one wrong bit, which its checksum tells.",
         "The bit is corrected.";
+    /// Fields of the journal's superblock.
+    JOURNAL_FIELD = "ext4.journal.field", Accounting,
+        "A field of the journal's superblock is wrong; its checksum or its file tells what it was.",
+        "The field is set.";
     /// The journal is no journal.
     JOURNAL_INVALID = "ext4.journal.invalid", Accounting,
         "The inode that should hold the journal does not hold a valid one.",
@@ -142,17 +146,30 @@ cairn_check::kinds! {
     INODE_MODE = "ext4.inode.mode", Losing,
         "The inode has no known file type.",
         "The inode is cleared.";
+    /// A file type that contents and names contradict.
+    INODE_TYPE = "ext4.inode.type", Accounting,
+        "The mode has another file type than the contents of the inode and its names.",
+        "The mode gets the type that contents and names agree on.";
+    /// A file type that only the contents contradict.
+    INODE_TYPE_UNPROVED = "ext4.inode.type_unproved", Losing,
+        "The contents of the inode contradict the file type of its mode, and no name decides.",
+        "The mode gets the type that the contents look like.";
     /// Deletion time.
     INODE_DELETED = "ext4.inode.deletion_time", Accounting,
         "An inode in use has a deletion time, or a deleted one has none.",
         "The deletion time is set or cleared.";
     /// Flags against features or file type.
     INODE_FLAGS = "ext4.inode.flags", Accounting,
-        "The inode has a flag that its file type or the volume's features do not allow.",
-        "The flag is cleared.";
+        "The inode has a flag that its file type or the volume's features do not allow, or its \
+            contents are of another form than its flags say.",
+        "The flag is cleared; the flags of the form are set as the contents have it.";
     /// Reserved inodes.
     INODE_RESERVED = "ext4.inode.reserved", Accounting,
-        "A reserved inode has contents that it cannot have.",
+        "A reserved inode has contents or fields that it cannot have.",
+        "The fields are set; an inode without a use is cleared.";
+    /// Reserved inodes with limits of users.
+    INODE_RESERVED_QUOTA = "ext4.inode.reserved_quota", Losing,
+        "An inode of quotas has a valid file of them, and the volume has no quotas.",
         "The inode is cleared.";
     /// The root.
     INODE_ROOT = "ext4.inode.root", Losing,
@@ -196,8 +213,8 @@ cairn_check::kinds! {
         "The symbolic link is removed.";
     /// A device, a FIFO or a socket.
     SPECIAL_CONTENTS = "ext4.special.contents", Accounting,
-        "A device node, FIFO or socket has contents, which it cannot have.",
-        "The size is set to 0; what looks like a directory becomes one.";
+        "A device node, FIFO or socket has a size, which it cannot have.",
+        "The size is set to 0: there are no blocks.";
     /// An extent tree node.
     EXTENT_NODE = "ext4.extent.node", Losing,
         "A node of the extent tree is invalid.",

@@ -10,13 +10,13 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
-use cairn_jbd2::{Images, JournalArea, Remains};
+use cairn_jbd2::{Correction, Images, JournalArea, Remains};
 
 use super::kinds;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
 use crate::format::layout::{Layout, inodes};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{OFFSET, Superblock};
 use crate::groups::locate_unopened;
 use crate::journal_area;
 use crate::recovery;
@@ -48,10 +48,19 @@ pub(super) fn find(
     layout: &Layout,
 ) -> Result<Option<Log>> {
     let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
+    let mut findings = Vec::new();
+    let numbered = journal_area::by_usual_number(superblock, layout, &buffers, device)?;
+    if let Some(right) = &numbered {
+        device.write_at(OFFSET, right.encode().to_vec())?;
+        let place = Place::field("s_journal_inum");
+        let finding = Finding::new(&kinds::SUPERBLOCK_CONTRADICTED, place);
+        let stored = superblock.raw.s_journal_inum.get();
+        findings.push(finding.stored(stored).computed(inodes::JOURNAL.get()));
+    }
+    let superblock = numbered.as_ref().unwrap_or(superblock);
     let Some(found) = journal_area::by_any(superblock, layout, &buffers, device)? else {
         return Ok(None);
     };
-    let mut findings = Vec::new();
     let place = Place::inode(inodes::JOURNAL.get());
     if let Some(why) = found.damage
         && mend_inode(device, superblock, layout)?
@@ -60,10 +69,12 @@ pub(super) fn find(
         findings.push(finding.stored(Value::text(why.to_string())));
     }
     if let Err(why) = cairn_jbd2::read_superblock(&found.area) {
-        if !cairn_jbd2::correct_superblock(&found.area)? {
-            return Err(why.into());
-        }
-        let finding = Finding::new(&kinds::JOURNAL_BIT, place);
+        let kind = match cairn_jbd2::correct_superblock(&found.area)? {
+            Some(Correction::Bit) => &kinds::JOURNAL_BIT,
+            Some(Correction::Fields) => &kinds::JOURNAL_FIELD,
+            None => return Err(why.into()),
+        };
+        let finding = Finding::new(kind, place);
         findings.push(finding.stored(Value::text(why.to_string())));
     }
     Ok(Some(Log { area: found.area, findings }))

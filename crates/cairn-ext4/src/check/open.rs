@@ -101,7 +101,7 @@ impl Opened {
             let place = Place::field("s_feature_incompat");
             Finding::new(&kinds::JOURNAL_REPLAY, place).stored(Value::text(why))
         };
-        if info::has_external_journal(&self.superblock) {
+        if info::names_external_journal(&self.superblock) {
             self.findings.push(lost(info::EXTERNAL_JOURNAL.to_owned()));
             return Ok(());
         }

@@ -5,6 +5,7 @@ use cairn_check::{Finding, Place, Value};
 use cairn_vfs::FileKind;
 
 use super::contents::most_bytes;
+use super::corrected::stored_flags;
 use super::facts::Facts;
 use super::kinds;
 use super::named;
@@ -50,7 +51,7 @@ pub(super) fn check(
     if state.is_reserved(ino) && ino != inodes::ROOT {
         reserved(state, ino, record);
         reserved_size(state, ino, bytes, record);
-        check_flags(state, ino, FileKind::Regular, record);
+        check_flags(state, ino, FileKind::Regular, record, bytes);
         return Verdict::Sound(FileKind::Regular);
     }
     check_fields(state, ino, bytes, record);
@@ -68,7 +69,7 @@ pub(super) fn check(
         state.findings.add(finding.stored(Value::Hex(record.mode.into())));
         return Verdict::Broken;
     };
-    check_flags(state, ino, kind, record);
+    check_flags(state, ino, kind, record, bytes);
     let is_short = match kind {
         FileKind::Directory => !state.layout.features.incompat(Incompat::LARGE_DIR),
         FileKind::Regular => false,
@@ -126,7 +127,7 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
     // The boot loader is a file, or nothing.
     let has_parts = record.size != 0 || record.file_acl != cairn_base::Pba(0);
     let has_parts = has_parts || record.blocks_512 != 0 || first;
-    let is_part = ino == Ino(5) && !record.is_regular() && has_parts;
+    let is_part = ino == inodes::BOOT_LOADER && !record.is_regular() && has_parts;
     // The list of bad blocks is a map and nothing else.
     let is_more = record.mode != 0
         || record.uid != 0
@@ -144,7 +145,9 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
         || is_part
         || (has_contents && !is_allowed)
     {
-        let finding = Finding::new(&kinds::INODE_RESERVED, Place::inode(ino.get()));
+        let is_limits = matches!(ino, Ino(3 | 4)) && named::holds_quota(state, ino);
+        let kind = if is_limits { &kinds::INODE_RESERVED_QUOTA } else { &kinds::INODE_RESERVED };
+        let finding = Finding::new(kind, Place::inode(ino.get()));
         state.findings.add(finding.stored(Value::Hex(record.mode.into())));
     }
     if record.dtime != 0 && record.dtime <= state.layout.inodes_count {
@@ -165,8 +168,8 @@ fn reserved_size(state: &State, ino: Ino, bytes: &[u8], record: &Record) {
     }
 }
 
-/// Flags that need a feature, or a kind of file.
-fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record) {
+/// Flags that need a feature, a kind of file, or contents of a form.
+fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record, bytes: &[u8]) {
     let features = &state.layout.features;
     let is_directory = kind == FileKind::Directory;
     let is_special = !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
@@ -194,10 +197,10 @@ fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record) {
     if record.flags.contains(both) {
         wrong |= InodeFlags::EXTENTS;
     }
-    if !wrong.is_empty() {
-        let stored = record.flags.bits();
+    let (stored, computed) = (stored_flags(bytes), record.flags.difference(wrong).bits());
+    if stored != computed {
         let place = Place::inode(ino.get()).in_field("i_flags");
         let finding = Finding::new(&kinds::INODE_FLAGS, place);
-        state.findings.add(finding.hex(stored, stored & !wrong.bits()));
+        state.findings.add(finding.hex(stored, computed));
     }
 }

@@ -1,6 +1,6 @@
 //! [`State`]: what the phases of a check share, and what they have found.
 //!
-//! Locking: one leaf lock, of the attribute blocks that are shared. All else is atomics.
+//! Locking: leaf locks of lists, of which a thread holds one at most. All else is atomics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,8 @@ use cairn_base::{Ino, Pba};
 use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
-use super::facts::Facts;
+use super::corrected::Corrected;
+use super::facts::{Facts, Suspect};
 use super::kinds;
 use super::source::Source;
 use crate::corrupt::Corrupt;
@@ -56,6 +57,9 @@ pub(super) struct Totals {
     pub(super) used_clusters: AtomicU64,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,
+    /// Extent trees, and files in inodes, without the feature.
+    pub(super) trees: AtomicU64,
+    pub(super) inline: AtomicU64,
     /// Blocks that more than one file has, and that a walk reads nevertheless.
     pub(super) read_twice: AtomicU64,
 }
@@ -82,6 +86,10 @@ pub(super) struct State {
     pub(super) shared: Mutex<BTreeMap<u64, Shared>>,
     /// For each encrypted inode, a hash of the keys and modes that it is encrypted with.
     policies: Mutex<BTreeMap<u64, u64>>,
+    /// Modes and flags that are others than the stored ones.
+    pub(super) corrected: Corrected,
+    /// Inodes whose contents contradict their mode.
+    pub(super) suspects: Mutex<Vec<Suspect>>,
     pub(super) totals: Totals,
     /// What each owner uses, if the volume counts it.
     pub(super) usage: Option<Counted>,
@@ -115,6 +123,8 @@ impl State {
             inodes: Sparse::new(u64::from(layout.inodes_count).saturating_add(1))?,
             shared: Mutex::new(Rank::Leaf, BTreeMap::new()),
             policies: Mutex::new(Rank::Leaf, BTreeMap::new()),
+            corrected: Corrected::default(),
+            suspects: Mutex::new(Rank::Leaf, Vec::new()),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
             is_recovered: false,
@@ -218,9 +228,11 @@ impl State {
         block.get(place.offset..end).map(<[u8]>::to_vec)
     }
 
-    /// An inode's record, whose fields may be wrong.
+    /// An inode's record, whose fields may be wrong, with the mode and flags that are proved.
     pub(super) fn record(&self, ino: Ino) -> Option<Record> {
-        Record::decode_unchecked(&self.record_bytes(ino)?, &self.layout)
+        let mut bytes = self.record_bytes(ino)?;
+        self.corrected.apply(ino, &mut bytes);
+        Record::decode_unchecked(&bytes, &self.layout)
     }
 
     /// True for the inodes below the first one of files, of which the root is one.

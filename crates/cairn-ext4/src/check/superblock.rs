@@ -52,6 +52,10 @@ pub(super) fn check_fields(state: &State) {
         state.findings.add(finding.hex(u64::from_be_bytes(half), 0_u64));
     }
     check_features(state);
+    if raw.s_journal_dev.get() != 0 && raw.s_journal_inum.get() != 0 {
+        // Linux refuses a volume with two journals.
+        wrong("s_journal_dev", raw.s_journal_dev.get().into(), 0);
+    }
     if raw.s_journal_inum.get() != 0 && !features.compat(Compat::HAS_JOURNAL) {
         wrong("s_journal_inum", raw.s_journal_inum.get().into(), 0);
     }

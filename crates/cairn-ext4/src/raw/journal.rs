@@ -8,6 +8,7 @@ use super::map::{Extents, walk};
 use crate::error::{Error, Result};
 use crate::format::features::Compat;
 use crate::format::inode::Inode as Record;
+use crate::format::layout::inodes;
 use crate::info;
 use crate::journal_area::{inode_of_copy, since};
 
@@ -28,6 +29,14 @@ pub(crate) fn area(volume: &RawVolume) -> Result<Option<JournalArea>> {
         && has_superblock(area)?
     {
         return Ok(usual);
+    }
+    // The number of the inode may be the wrong one.
+    let other = volume.record(inodes::JOURNAL);
+    let other = other.map(|record| area_of(volume, inodes::JOURNAL, &record));
+    if let Some(area) = &other
+        && has_superblock(area)?
+    {
+        return Ok(other);
     }
     let copy = inode_of_copy(&volume.superblock, &volume.layout);
     let copy = copy.map(|record| area_of(volume, ino, &record));

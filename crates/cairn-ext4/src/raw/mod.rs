@@ -51,6 +51,8 @@ pub(crate) struct RawVolume {
     pub(crate) backup: Option<u32>,
     /// What is wrong with the volume as a whole.
     pub(crate) notes: Vec<String>,
+    /// The log holds changes that are not replayed.
+    pub(crate) lacks_log: bool,
     /// What may still be read.
     pub(crate) allowance: Allowance,
 }

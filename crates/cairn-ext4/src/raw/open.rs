@@ -76,6 +76,7 @@ impl RawVolume {
             superblock_at: found.at,
             backup: found.backup,
             notes,
+            lacks_log: false,
             allowance,
         })
     }

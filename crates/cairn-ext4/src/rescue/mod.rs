@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_check::salvage::{Deleted, Receiver, Salvage};
+use cairn_check::salvage::{Deleted, Loss, Receiver, Salvage};
 
 use crate::error::Result;
 use crate::raw::{RawVolume, SuperblockChoice};
@@ -76,7 +76,12 @@ impl Salvage for Rescue {
     }
 
     fn tree(&mut self, receiver: &mut dyn Receiver) {
-        tree::walk(&self.volume, receiver);
+        let ino = self.volume.superblock.raw.s_journal_inum.get().into();
+        let what = "the last changes, which the journal holds".into();
+        let loss = || Loss { path: Vec::new(), ino, what };
+        if !self.volume.lacks_log || receiver.lost(loss()) {
+            tree::walk(&self.volume, receiver);
+        }
     }
 
     fn limits(&self) -> &'static str {

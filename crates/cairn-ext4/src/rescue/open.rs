@@ -54,12 +54,14 @@ fn replayed(
         Ok(overlay) => Arc::new(overlay),
         Err(_) => return Ok(volume),
     };
-    let mut notes = volume.notes.clone();
+    let (mut notes, mut is_whole) = (volume.notes.clone(), true);
     if let Err(why) = replay(&volume, &overlay, runtime) {
         notes.push(format!("the journal is not replayed in whole: {why}"));
+        is_whole = false;
     }
     let mut fresh = RawVolume::open(overlay, choice).unwrap_or(volume);
     fresh.notes = notes;
+    fresh.lacks_log = !is_whole;
     Ok(fresh)
 }
 
@@ -80,6 +82,13 @@ fn replay(
     let whole = recovery::replay(&area, &target, buffers, volume.layout, true);
     let Err(why) = whole.map_err(|error| error.to_string()) else { return Ok(()) };
     let sound = cairn_jbd2::remains(&area).map_err(|error| error.to_string())?;
+    if sound.is_whole() && !sound.corrected.is_empty() {
+        cairn_jbd2::write_corrected(&area, &sound).map_err(|error| error.to_string())?;
+        let buffers = BufferCache::new(overlay.clone(), volume.layout.block_size, budget.clone());
+        if recovery::replay(&area, &target, buffers, volume.layout, true).is_ok() {
+            return Ok(());
+        }
+    }
     for (pba, image) in sound.images.into_iter().filter(|(pba, _)| volume.layout.contains(*pba, 1))
     {
         let at = pba.get().saturating_mul(volume.layout.block_size.into());

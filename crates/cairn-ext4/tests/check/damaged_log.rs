@@ -12,6 +12,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
 use cairn_check::repair::undo::file_size;
+use cairn_check::salvage::{Contents, Found, Loss, Receiver};
 use cairn_ext4::{Error, Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
@@ -43,7 +44,12 @@ fn name(number: usize) -> String {
 
 impl Crashed {
     fn new(at: &Path) -> Self {
-        mke2fs(at, 8 << 20, &["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1"]);
+        Self::with(at, "metadata_csum")
+    }
+
+    fn with(at: &Path, features: &str) -> Self {
+        let args = ["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-O", features];
+        mke2fs(at, 8 << 20, &args);
         let mount = KernelMount::new(at, "");
         std::fs::write(mount.path().join("old"), "in place").unwrap();
         mount.unmount();
@@ -224,6 +230,87 @@ fn one_wrong_bit_is_corrected_without_losses() {
         planned.apply(&device, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
         assert_eq!(crashed.lost(mounted(&device).as_ref()), [""; 0], "block {number}");
         assert_eq!(complaint(&device, &at), None, "block {number}");
+    }
+}
+
+/// Noise in a field of the journal's superblock, where the checksum or the journal's file says what
+/// the field was, or another number of its inode.
+#[test]
+fn a_wrong_field_that_leads_to_the_log_costs_no_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for features in ["metadata_csum", "^metadata_csum,^metadata_csum_seed"] {
+        let has_sums = !features.starts_with('^');
+        let crashed = Crashed::with(&at, features);
+        let mut damaged = Vec::new();
+        for (field, word) in [(20, 0), (20, 300), (20, 0x0909_0909), (8, 77), (600, 0x1234_5678)] {
+            // Without a checksum, some say nothing.
+            if has_sums || field == 20 {
+                let device = crashed.device.fork();
+                let place = crashed.journal[0] * BLOCK + field;
+                device.write_at(place, u32::to_be_bytes(word).to_vec()).unwrap();
+                damaged.push((format!("{features}: {word:#x} at {field}"), device));
+            }
+        }
+        for request in ["ssv journal_inum 12", "ssv journal_inum 0", "ssv journal_inum 99999"] {
+            let device = crate::repaired::injected(&at, &hurt, request);
+            damaged.push((format!("{features}: {request}"), device));
+        }
+        for (what, device) in damaged {
+            assert!(open(&device, "ro").is_err(), "{what}: it is opened");
+            let planned = plan(device.fork(), Scope::Accounting).unwrap();
+            let left = (planned.steps.losing().count(), planned.after.count());
+            assert_eq!(left, (0, 0), "{what}: {:?}", planned.after.findings);
+            planned.apply(&device, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+            assert_eq!(crashed.lost(mounted(&device).as_ref()), [""; 0], "{what}");
+            assert_eq!(complaint(&device, &hurt), None, "{what}");
+        }
+    }
+}
+
+/// Counts what a rescue finds and loses.
+#[derive(Default)]
+struct Counts {
+    files: usize,
+    losses: Vec<String>,
+}
+
+impl Receiver for Counts {
+    fn found(&mut self, _: &Found, _: &mut dyn Contents) -> bool {
+        self.files += 1;
+        true
+    }
+
+    fn linked(&mut self, _: &[u8], _: u64, _: &[u8]) -> bool {
+        true
+    }
+
+    fn lost(&mut self, loss: Loss) -> bool {
+        self.losses.push(loss.what);
+        true
+    }
+
+    fn progress(&mut self, _: &'static str, _: u64, _: u64) -> bool {
+        true
+    }
+}
+
+/// A rescue corrects what a repair corrects, and says that it lacks what the log holds.
+#[test]
+fn a_rescue_says_when_the_log_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let crashed = Crashed::new(&dir.path().join("image"));
+    let middle = (crashed.start..crashed.used).rfind(|number| crashed.kind(*number) == Some(1));
+    for (damage, is_lost) in [(Damage::Bit, false), (Damage::Noise, true)] {
+        let device = Arc::new(crashed.damaged(middle.unwrap(), damage));
+        let choice = cairn_ext4::SuperblockChoice::Best;
+        let runtime: Arc<dyn cairn_base::runtime::Runtime> = Threads::new();
+        let opened = cairn_ext4::rescue::open(device, choice, &runtime);
+        let mut counts = Counts::default();
+        opened.unwrap().tree(&mut counts);
+        let is_told = counts.losses.iter().any(|what| what.contains("journal"));
+        assert_eq!(is_told, is_lost, "{damage:?}: {:?}", counts.losses);
+        assert!(is_lost || counts.files > FILES, "{} files", counts.files);
     }
 }
 

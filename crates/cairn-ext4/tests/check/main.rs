@@ -11,6 +11,7 @@ mod damaged_fast_commits;
 mod damaged_log;
 mod faults;
 mod features;
+mod file_types;
 mod foreign;
 mod full;
 mod hostile;

@@ -113,13 +113,20 @@ fn accounting_is_repaired_and_no_file_changes() {
     }
 }
 
-/// A directory that was a file seems to have a wrong size only; what follows is losing.
+/// A directory that is cut seems to have a wrong size only; what lies behind its end is damaged,
+/// too.
 #[test]
 fn what_uncovers_losses_is_not_repaired_without_them() {
     let dir = tempfile::tempdir().unwrap();
     let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
-    image(&sound, &["-t", "ext4", "-b", "1024", "-N", "512"]);
-    let device = injected(&sound, &hurt, "sif /file mode 040755");
+    image(&sound, &["-t", "ext3", "-b", "1024"]);
+    let device = injected(&sound, &hurt, "sif /tree size 1024");
+    let uncut = plan(device.fork(), Scope::Accounting).unwrap();
+    assert!(!uncut.changes.is_empty() && uncut.after.count() == 0, "{:?}", uncut.steps.kept());
+    let third = judge::run("debugfs", ["-R", "bmap /tree 3", sound.to_str().unwrap()]);
+    let third: u64 = third.lines().find_map(|line| line.parse().ok()).unwrap();
+    // The length of the first entry.
+    device.write_at(third * 1024 + 4, vec![3, 0]).unwrap();
     let safe = plan(device.fork(), Scope::Accounting).unwrap();
     assert!(safe.changes.is_empty() && safe.after.count() > 0, "{:?}", safe.steps.kept());
 }

@@ -39,6 +39,8 @@ struct RawSuperblock {
 const _: () = assert!(size_of::<RawSuperblock>() == 1024);
 /// `s_checksum_type` of crc32c.
 const CRC32C: u8 = 4;
+/// `s_first` of a journal in a file.
+const FIRST: u32 = 1;
 /// Blocks of the fast-commit area if `s_num_fc_blks` is zero.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 
@@ -132,6 +134,10 @@ impl Superblock {
         if self.first == 0 || self.first >= self.blocks {
             return bad("s_first", u64::from(self.first), "a block of the journal");
         }
+        // A log in use goes round through the first block.
+        if self.start != 0 && self.first != FIRST {
+            return bad("s_first", u64::from(self.first), "1, as in every journal in a file");
+        }
         if self.fast_commit_blocks() >= self.blocks.saturating_sub(self.first) {
             return bad("s_num_fc_blks", u64::from(self.fast_commit_blocks()), "less than the log");
         }
@@ -208,10 +214,36 @@ impl Superblock {
     }
 }
 
-/// Corrects the one wrong bit by which the checksum of a superblock does not hold. `None` if there
-/// is no checksum, or more is wrong.
-pub(crate) fn corrected(block: &[u8]) -> Option<Vec<u8>> {
-    let (mut raw, rest) = RawSuperblock::read_from_prefix(block).ok()?;
+/// What was wrong in a superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Correction {
+    /// One bit, which the checksum tells.
+    Bit,
+    /// Fields that every journal in a file has alike, or that its file tells.
+    Fields,
+}
+
+/// An invalid superblock with what is wrong corrected. `None` if nothing proves what it was.
+pub(crate) fn corrected(
+    block: &[u8],
+    block_size: u32,
+    area_blocks: u64,
+) -> Option<(Vec<u8>, Correction)> {
+    let (raw, rest) = RawSuperblock::read_from_prefix(block).ok()?;
+    let (found, correction) = match with_bit(raw) {
+        Some(found) => (found, Correction::Bit),
+        None => (with_fields(raw, block_size, area_blocks)?, Correction::Fields),
+    };
+    let mut bytes = found.as_bytes().to_vec();
+    bytes.extend_from_slice(rest);
+    let valid = Superblock::decode(&bytes, block_size, area_blocks).ok()?;
+    // Without a checksum, an empty log may be one whose tail is damaged, too.
+    let is_proved = valid.has_checksums() || valid.start != 0;
+    is_proved.then_some((bytes, correction))
+}
+
+/// Without the one wrong bit by which the checksum does not hold.
+fn with_bit(mut raw: RawSuperblock) -> Option<RawSuperblock> {
     let (stored, computed) = (raw.s_checksum.get(), checksum(&raw));
     if stored == 0 || stored == computed {
         return None;
@@ -221,9 +253,45 @@ pub(crate) fn corrected(block: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     raw.s_checksum = checksum(&raw).into();
-    let mut bytes = raw.as_bytes().to_vec();
-    bytes.extend_from_slice(rest);
-    Some(bytes)
+    Some(raw)
+}
+
+/// With the fields of a journal in a file. If there is a checksum, it must hold then.
+fn with_fields(raw: RawSuperblock, block_size: u32, area_blocks: u64) -> Option<RawSuperblock> {
+    let length = U32::new(u32::try_from(area_blocks).unwrap_or(u32::MAX));
+    let mut usual = raw;
+    usual.s_blocksize = block_size.into();
+    usual.s_first = FIRST.into();
+    if raw.s_checksum.get() == 0 {
+        let kinds = [kind::SUPERBLOCK_V1, kind::SUPERBLOCK_V2];
+        if !kinds.contains(&raw.header.h_blocktype.get()) {
+            usual.header.h_blocktype = kind::SUPERBLOCK_V2.into();
+        }
+        if u64::from(raw.s_maxlen.get()) > area_blocks || raw.s_maxlen.get() < 2 {
+            usual.s_maxlen = length;
+        }
+        return Some(usual);
+    }
+    usual.header = RawHeader::new(kind::SUPERBLOCK_V2, Tid(0));
+    usual.s_feature_ro_compat = U32::ZERO;
+    usual.s_checksum_type = CRC32C;
+    let unused = |raw: &mut RawSuperblock| {
+        (raw.s_dynsuper, raw.s_max_transaction, raw.s_max_trans_data) = Default::default();
+        (raw.s_padding2, raw.s_padding) = ([0; 3], [U32::ZERO; 40]);
+        (raw.s_nr_users, raw.s_users) = (1.into(), [0; 768]);
+    };
+    let variants = [(false, false), (true, false), (false, true), (true, true)];
+    let variants = variants.map(|(is_long, is_plain)| {
+        let mut other = usual;
+        if is_long {
+            other.s_maxlen = length;
+        }
+        if is_plain {
+            unused(&mut other);
+        }
+        other
+    });
+    variants.into_iter().find(|other| checksum(other) == raw.s_checksum.get())
 }
 
 fn checksum(raw: &RawSuperblock) -> u32 {

@@ -8,8 +8,8 @@ use cairn_base::{Pba, Tid};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
 use cairn_jbd2::{
-    Error, correct_superblock, mark_empty, read_superblock, recover, remains, replay_in_memory,
-    salvage_in_memory, write_corrected,
+    Correction, Error, correct_superblock, mark_empty, read_superblock, recover, remains,
+    replay_in_memory, salvage_in_memory, write_corrected,
 };
 
 use crate::fixture::{self, BLOCK, HOME, LOG_BLOCKS, area, features, format, read_home, stamp};
@@ -172,11 +172,38 @@ fn one_wrong_bit_of_any_block_is_corrected() {
     for byte in [0, 7, 13, 20, 26, 31, 41, 80, 253] {
         let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
         let area = area(device.clone());
-        assert!(!correct_superblock(&area).expect("memory does not fail"), "it is right");
+        assert_eq!(correct_superblock(&area).expect("memory does not fail"), None, "it is right");
         flip(&device, 0, byte);
         assert!(recover(&area, &device).is_err(), "byte {byte}");
-        assert!(correct_superblock(&area).expect("memory does not fail"), "byte {byte}");
+        let done = correct_superblock(&area).expect("memory does not fail");
+        assert_eq!(done, Some(Correction::Bit), "byte {byte}");
         assert_eq!(recover(&area, &device).expect("all is right again").transactions, 3);
+    }
+}
+
+/// Fields that are alike in every journal in a file: the checksum proves them, or, without one, the
+/// file of the journal. A tail that is not known is left alone.
+#[test]
+fn fields_of_the_superblock_are_corrected_if_something_proves_them() {
+    for (incompat, at, noise, is_proved) in [
+        (INCOMPAT, 8, [9, 9, 9, 9], true),
+        (INCOMPAT, 20, [9, 9, 9, 9], true),
+        (INCOMPAT, 24, [9, 9, 9, 9], false),
+        (features::REVOKE, 20, [0, 0, 0, 7], true),
+        (features::REVOKE, 20, [9, 9, 9, 9], true),
+        (features::REVOKE, 12, [9, 9, 9, 9], true),
+        (features::REVOKE, 28, [9, 9, 9, 9], false),
+    ] {
+        let log = three_transactions_with(incompat, 1);
+        let device: Arc<dyn BlockDevice> = Arc::new(log);
+        let area = area(device.clone());
+        let place = area.extents[0].1.get() * u64::from(area.block_size) + at;
+        device.write_at(place, noise.to_vec()).expect("memory does not fail");
+        assert!(recover(&area, &device).is_err(), "{incompat}, {at}");
+        let done = correct_superblock(&area).expect("memory does not fail");
+        assert_eq!(done, is_proved.then_some(Correction::Fields), "{incompat}, {at}");
+        let transactions = recover(&area, &device).map(|done| done.transactions);
+        assert_eq!(transactions.ok(), is_proved.then_some(3), "{incompat}, {at}");
     }
 }
 

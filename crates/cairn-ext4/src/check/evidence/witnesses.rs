@@ -1,5 +1,7 @@
 //! Values of the superblock's fields that another structure has or implies.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use cairn_base::Pba;
 use cairn_base::units::as_index;
 use cairn_block::{BlockDevice, BlockDeviceExt};
@@ -69,13 +71,19 @@ pub(super) fn candidates(device: &dyn BlockDevice, state: &State) -> Vec<Candida
 /// Features of which single files say that the volume has them.
 pub(super) fn features_of_files(device: &dyn BlockDevice, state: &State) -> Vec<Candidate> {
     let features = state.layout.features.incompat;
-    let flags = [Incompat::EXTENTS, Incompat::INLINE_DATA, Incompat::EA_INODE];
+    let seen = |count: &AtomicU64| count.load(Relaxed) > 0;
+    let flags = [
+        (Incompat::EXTENTS, seen(&state.totals.trees)),
+        (Incompat::INLINE_DATA, seen(&state.totals.inline)),
+        (Incompat::EA_INODE, true),
+    ];
+    let flags = flags.into_iter().filter(|(_, is_possible)| *is_possible);
     let with = |flag| {
         Candidate::superblock(state, device, Proof::Witness, |raw| {
             raw.s_feature_incompat = (features | flag).bits().into();
         })
     };
-    flags.into_iter().filter_map(with).collect()
+    flags.filter_map(|(flag, _)| with(flag)).collect()
 }
 
 /// The number of reserved blocks that the resize inode lists.

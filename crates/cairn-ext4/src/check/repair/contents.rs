@@ -5,10 +5,10 @@ use cairn_base::{Ino, Pba};
 use cairn_check::Finding;
 use cairn_vfs::FileKind;
 
+use super::super::each_entry::inline_tail;
 use super::super::kinds;
 use super::super::visitor::Run;
 use super::mender::Mender;
-use super::paths::inline_tail;
 use super::runs;
 use crate::error::Result;
 use crate::format::dir_entry::{DirFormat, MIN_REC_LEN, pack_leaf};
@@ -148,24 +148,6 @@ pub(super) fn set_size(mender: &Mender<'_>, ino: Ino, size: u64) -> Result<bool>
         }
     }
     mender.edit(ino, |record| record.size = size)
-}
-
-/// A device node, FIFO or socket has no size; but what has the blocks of a directory is one.
-pub(super) fn mend_special(mender: &Mender<'_>, ino: Ino) -> Result<bool> {
-    let Some(record) = mender.state.record(ino) else { return Ok(false) };
-    let found = runs::collect(mender.state, ino, &record);
-    let first = found.runs.first().filter(|run| found.is_sound && run.start == 0);
-    let looks_like_one = match first {
-        Some(run) => {
-            let block = mender.read(run.pba)?;
-            block.get(8..9) == Some(b".") && block.get(20..22) == Some(b"..")
-        }
-        None => false,
-    };
-    mender.edit(ino, |record| match looks_like_one {
-        true => record.mode = mode::DIRECTORY | record.mode & 0o7777,
-        false => record.size = 0,
-    })
 }
 
 fn is_mapped_by_extents(mender: &Mender<'_>) -> bool {

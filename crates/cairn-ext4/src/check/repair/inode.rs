@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use cairn_base::Ino;
+use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Severity, Value};
 
 use super::super::kinds;
@@ -161,6 +161,9 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
         }
         return Ok(());
     }
+    if is(&kinds::INODE_TYPE) || is(&kinds::INODE_TYPE_UNPROVED) {
+        return set_mode(mender, ino, finding);
+    }
     let is_done = if is(&kinds::INODE_EXTRA_SIZE) {
         mender.edit(ino, |record| contents::set_extra_size(record, layout.want_extra_isize))?
     } else if is(&kinds::INODE_DELETED) {
@@ -172,16 +175,17 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
         };
         mender.edit(ino, |record| record.flags = InodeFlags::from_bits_retain(flags))?
     } else if is(&kinds::INODE_RESERVED) {
-        let is_used = ino == inodes::JOURNAL && layout.journal_ino == inodes::JOURNAL;
-        match is_used {
-            true => mender.edit(ino, |record| record.mode = mode::REGULAR | 0o600)?,
-            false => mender.clear(ino)?,
+        reserved(mender, ino)?
+    } else if is(&kinds::INODE_RESERVED_QUOTA) {
+        if mender.clear(ino)? {
+            mender.lose(finding, ino, "the limits of users and groups");
         }
+        return Ok(());
     } else if is(&kinds::INODE_SIZE) {
         let Some(size) = number else { return Ok(()) };
         contents::set_size(mender, ino, size)?
     } else if is(&kinds::SPECIAL_CONTENTS) {
-        contents::mend_special(mender, ino)?
+        mender.edit(ino, |record| record.size = 0)?
     } else if is(&kinds::INODE_FIELD) {
         zero_field(mender, ino, finding.place.field.unwrap_or(""))?
     } else if is(&kinds::INODE_TIME) {
@@ -193,6 +197,46 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     };
     if is_done {
         mender.step(finding);
+    }
+    Ok(())
+}
+
+/// Gives a reserved inode that has a use the fields for it, and clears another.
+fn reserved(mender: &Mender<'_>, ino: Ino) -> Result<bool> {
+    let has_journal = mender.state.layout.journal_ino == inodes::JOURNAL;
+    match ino {
+        inodes::JOURNAL if has_journal => {
+            mender.edit(ino, |record| record.mode = mode::REGULAR | 0o600)
+        }
+        // The list of bad blocks is a map and nothing else.
+        inodes::BAD => mender.edit(ino, |record| {
+            (record.mode, record.links, record.file_acl) = (0, 0, Pba(0));
+            (record.uid, record.gid) = (0, 0);
+        }),
+        inodes::BOOT_LOADER if has_contents(mender, ino) => {
+            mender.edit(ino, |record| record.mode = mode::REGULAR | record.mode & 0o777)
+        }
+        _ => mender.clear(ino),
+    }
+}
+
+fn has_contents(mender: &Mender<'_>, ino: Ino) -> bool {
+    mender.state.record(ino).is_some_and(|record| record.size != 0 || record.blocks_512 != 0)
+}
+
+/// Sets the mode, whose file type is wrong.
+fn set_mode(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
+    let mode = computed(finding).and_then(|mode| u16::try_from(mode).ok());
+    let Some(mode) = mode else { return Ok(()) };
+    let is_done = mender.edit_bytes(ino, |bytes| {
+        if let Some(place) = bytes.first_chunk_mut() {
+            *place = mode.to_le_bytes();
+        }
+    })?;
+    if is_done && finding.kind.severity == Severity::Accounting {
+        mender.step(finding);
+    } else if is_done {
+        mender.lose(finding, ino, "the file type that the mode had");
     }
     Ok(())
 }

@@ -7,10 +7,10 @@ use cairn_vfs::FileKind;
 
 use super::super::dir_blocks::Directory;
 use super::super::directory;
+use super::super::each_entry::each_entry;
 use super::contents::{self, new_directory};
 use super::indexed::Named;
 use super::mender::Mender;
-use super::paths::each_entry;
 use super::rebuild;
 use crate::error::Result;
 use crate::format::dir_entry::{self, Room};

@@ -3,16 +3,12 @@
 use std::collections::HashMap;
 
 use cairn_base::Ino;
-use cairn_base::units::as_u64;
 use cairn_vfs::FileKind;
 
-use super::super::dir_blocks::Directory;
 use super::super::directory;
+use super::super::each_entry::each_entry;
 use super::super::state::State;
-use crate::format::dir_entry;
-use crate::format::inode::InodeFlags;
 use crate::format::layout::inodes;
-use crate::format::xattr::{self, Value, XattrLocation};
 
 /// Most names of files that are kept. A name of each directory is kept besides.
 const MOST: usize = 1 << 20;
@@ -66,44 +62,4 @@ impl Paths {
         }
         names.iter().rev().flat_map(|name| [b"/".as_slice(), name]).flatten().copied().collect()
     }
-}
-
-/// Calls `each` for the entries of a directory that can be read, but `.` and `..`, with the block.
-pub(super) fn each_entry(
-    directory: &Directory<'_>,
-    mut each: impl FnMut(u64, &dir_entry::Entry<'_>),
-) {
-    let format = directory.format;
-    let mut region = |block: u64, bytes: &[u8], from: usize, to: usize| {
-        for entry in dir_entry::entries_in(bytes, from..to, &format).flatten() {
-            if entry.ino != 0 && !matches!(entry.name, b"." | b"..") {
-                each(block, &entry);
-            }
-        }
-    };
-    if directory.record.flags.contains(InodeFlags::INLINE_DATA) {
-        region(0, &directory.record.block, 4, directory.record.block.len());
-        let tail = inline_tail(&directory.record.extra, directory.ino);
-        region(0, &tail, 0, tail.len());
-        return;
-    }
-    for run in &directory.runs {
-        for block in run.start..run.end().min(directory.blocks) {
-            if let Some(bytes) = directory.block(block) {
-                region(block, &bytes, 0, format.leaf_len());
-            }
-        }
-    }
-}
-
-/// The contents of a file in its inode behind the first 60 bytes.
-pub(super) fn inline_tail(extra: &[u8], ino: Ino) -> Vec<u8> {
-    let attributes = xattr::decode(extra, XattrLocation::Inode, ino).unwrap_or_default();
-    let tail = attributes.iter().find_map(|attribute| match attribute.value {
-        Value::Here(value) if attribute.index == 7 && attribute.name == b"data" => Some(value),
-        _ => None,
-    });
-    let tail = tail.unwrap_or_default();
-    debug_assert!(as_u64(tail.len()) <= 65_536, "a value has a bound");
-    tail.to_vec()
 }

@@ -6,10 +6,10 @@ use cairn_base::units::as_u64;
 use cairn_base::{Ino, Pba};
 
 use super::super::dir_blocks::Directory;
+use super::super::each_entry::each_entry;
 use super::super::visitor::Run;
 use super::indexed::{self, Named};
 use super::mender::Mender;
-use super::paths::each_entry;
 use super::runs;
 use crate::error::Result;
 use crate::format::dir_entry::{NAME_MAX, entry_len, pack_leaf};

@@ -51,7 +51,7 @@ pub(super) fn replay(
     };
     let features = found.features();
     let is_known = !matches!(features.access(), Access::Refuse(_));
-    if !is_known || info::has_external_journal(&found) {
+    if !is_known || info::names_external_journal(&found) {
         return Ok(Vec::new());
     }
     let layout = Layout::new(&found, device.geometry().size)?;

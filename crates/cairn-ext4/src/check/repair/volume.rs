@@ -58,6 +58,7 @@ fn set(raw: &mut RawSuperblock, field: &str, number: u64) -> bool {
         ("s_usr_quota_inum", _) => raw.s_usr_quota_inum = word.into(),
         ("s_grp_quota_inum", _) => raw.s_grp_quota_inum = word.into(),
         ("s_prj_quota_inum", _) => raw.s_prj_quota_inum = word.into(),
+        ("s_journal_dev", _) => raw.s_journal_dev = word.into(),
         ("s_journal_inum", _) => raw.s_journal_inum = word.into(),
         _ => return false,
     }

@@ -28,6 +28,8 @@ pub(crate) mod inodes {
     pub(crate) const BAD: Ino = Ino(1);
     /// The root directory.
     pub const ROOT: Ino = Ino(2);
+    /// The boot loader, if it is a file.
+    pub(crate) const BOOT_LOADER: Ino = Ino(5);
     /// Owner of the reserved descriptor blocks.
     pub(crate) const RESIZE: Ino = Ino(7);
     /// The journal.

@@ -1,0 +1,181 @@
+//! [`contradicted`]: inodes whose contents contradict the file type in their mode: an extent tree
+//! in a socket, a directory's first block in a regular file, a target where pointers would be.
+
+use cairn_base::units::as_u64;
+use cairn_base::{Ino, Pba};
+use cairn_vfs::FileKind;
+
+use super::map;
+use super::state::State;
+use super::visitor::Runs;
+use crate::format::features::Incompat;
+use crate::format::indirect;
+use crate::format::inode::{Inode as Record, InodeFlags};
+
+/// Begins an extent tree's root.
+const EXTENT_MAGIC: [u8; 2] = [0x0a, 0xf3];
+/// The longest target in an inode, with a NUL behind it.
+const FAST_SYMLINK: u64 = 60;
+/// Blocks of a map that are read for the first block of a file.
+const MOST_NODES: u32 = 8;
+/// Types of files without contents.
+const SPECIAL: [FileKind; 4] =
+    [FileKind::Fifo, FileKind::Socket, FileKind::CharDevice, FileKind::BlockDevice];
+/// Bytes of a device's number in the block map.
+const DEVICE_NUMBER: usize = 8;
+
+/// The types that the contents of an inode fit, if that of its mode is not one of them.
+pub(super) fn contradicted(state: &State, ino: Ino, record: &Record) -> Vec<FileKind> {
+    let known = state.inodes.get(ino.get());
+    if state.is_reserved(ino) || known.is_some_and(|facts| facts.is_system() || facts.is_orphan()) {
+        return Vec::new();
+    }
+    let body = Body { state, ino, record };
+    if FileKind::from_mode(record.mode.into()).is_some_and(|kind| body.allows(kind)) {
+        return Vec::new();
+    }
+    let usual = [FileKind::Directory, FileKind::Symlink, FileKind::Regular];
+    let kinds = usual.into_iter().chain(SPECIAL);
+    match kinds.filter(|kind| body.fits(*kind)).collect::<Vec<_>>() {
+        // A block of names fits other files, too, but none has one.
+        fitting if fitting.first() == Some(&FileKind::Directory) && !body.is_inline() => {
+            vec![FileKind::Directory]
+        }
+        fitting => fitting,
+    }
+}
+
+/// What an inode has besides its mode.
+struct Body<'a> {
+    state: &'a State,
+    ino: Ino,
+    record: &'a Record,
+}
+
+impl Body<'_> {
+    fn is_inline(&self) -> bool {
+        self.record.flags.contains(InodeFlags::INLINE_DATA)
+            && self.state.layout.features.incompat(Incompat::INLINE_DATA)
+    }
+
+    fn has_extents(&self) -> bool {
+        self.record.flags.contains(InodeFlags::EXTENTS)
+    }
+
+    fn is_mapped(&self) -> bool {
+        self.has_extents() && self.record.block.starts_with(&EXTENT_MAGIC)
+    }
+
+    /// False if the contents contradict a mode of this type.
+    fn allows(&self, kind: FileKind) -> bool {
+        let record = self.record;
+        let block = u64::from(self.state.layout.block_size);
+        let is_of_blocks = record.size > 0 && record.size.is_multiple_of(block);
+        match kind {
+            FileKind::Regular | FileKind::Directory if self.is_inline() => true,
+            FileKind::Symlink if self.is_inline() => {
+                record.size >= FAST_SYMLINK || self.is_target(&record.block)
+            }
+            FileKind::Regular => {
+                // A directory has more links than one, or is too large to count them.
+                let may_be_directory =
+                    is_of_blocks && (record.links != 1 || record.flags.contains(InodeFlags::INDEX));
+                !(self.is_fast_symlink() || (may_be_directory && self.has_dots(true)))
+            }
+            FileKind::Directory => (is_of_blocks && record.links != 1) || self.has_dots(false),
+            FileKind::Symlink => self.has_target(),
+            _ => {
+                let behind = record.block.get(DEVICE_NUMBER..).unwrap_or_default();
+                let has_pointers = !self.has_extents() && behind.iter().any(|byte| *byte != 0);
+                !self.is_mapped() && !self.is_inline() && record.size == 0 && !has_pointers
+            }
+        }
+    }
+
+    /// True if the contents are possible ones of a file of this type.
+    fn fits(&self, kind: FileKind) -> bool {
+        match kind {
+            _ if self.is_inline() => true,
+            FileKind::Directory => self.has_dots(false),
+            FileKind::Symlink => self.has_target(),
+            FileKind::Regular => {
+                let has_pointers = self.has_pointers() && !self.is_fast_symlink();
+                self.is_mapped() || has_pointers || self.is_empty()
+            }
+            _ => self.allows(kind),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.record.size == 0 && self.record.block.iter().all(|byte| *byte == 0)
+    }
+
+    fn has_pointers(&self) -> bool {
+        let slots = indirect::decode_inode(&self.record.block);
+        let is_inside = |slot: &u32| self.state.layout.contains(Pba((*slot).into()), 1);
+        let mut used = slots.iter().filter(|slot| **slot != 0).peekable();
+        !self.has_extents() && used.peek().is_some() && used.all(is_inside)
+    }
+
+    /// A target in the inode, and no other blocks than those of attributes.
+    fn is_fast_symlink(&self) -> bool {
+        let record = self.record;
+        let most = match record.file_acl {
+            Pba(0) => 0,
+            _ => self.state.cluster_blocks() << self.state.units(),
+        };
+        let is_short = (1..FAST_SYMLINK).contains(&record.size) && record.blocks_512 <= most;
+        !self.has_extents() && !self.is_inline() && is_short && self.has_target()
+    }
+
+    /// The target of a symbolic link, in the inode or a block.
+    fn has_target(&self) -> bool {
+        let size = self.record.size;
+        if size == 0 || size >= u64::from(self.state.layout.block_size) {
+            return false;
+        }
+        if size < FAST_SYMLINK {
+            return !self.has_extents() && self.is_target(&self.record.block);
+        }
+        self.first_block().is_some_and(|block| self.is_target(&block))
+    }
+
+    /// A target that is as long as the size says.
+    fn is_target(&self, bytes: &[u8]) -> bool {
+        let len = match self.record.flags.contains(InodeFlags::ENCRYPT) {
+            true => bytes.first_chunk().map_or(0, |len| u16::from_le_bytes(*len)).into(),
+            false => bytes.iter().take_while(|byte| **byte != 0).count(),
+        };
+        let head = if self.record.flags.contains(InodeFlags::ENCRYPT) { 2 } else { 0 };
+        len > 0 && as_u64(len).saturating_add(head) == self.record.size
+    }
+
+    /// The first block has `.` and `..`; `.` of this inode, if nothing else says so.
+    fn has_dots(&self, is_own: bool) -> bool {
+        let Some(block) = self.first_block() else { return false };
+        let number = block.first_chunk().map(|word| u64::from(u32::from_le_bytes(*word)));
+        let is_this = number == Some(self.ino.get());
+        let one = block.get(6) == Some(&1) && block.get(8) == Some(&b'.');
+        let two = block.get(18) == Some(&2) && block.get(20..22) == Some(b"..");
+        one && two && (is_this || !is_own)
+    }
+
+    fn first_block(&self) -> Option<Vec<u8>> {
+        if self.is_inline() || (self.has_extents() && !self.is_mapped()) {
+            return None;
+        }
+        let mut found = Runs::new(MOST_NODES);
+        map::walk(self.state, self.ino, self.record, &mut found);
+        let run = found.runs.first().filter(|run| run.start == 0 && !run.unwritten)?;
+        let is_own = self.state.system.count_range(run.pba.get(), 1) == 0;
+        is_own.then(|| self.state.source.block(run.pba).ok())?.map(|block| block.to_vec())
+    }
+}
+
+/// Nothing but the number of a device.
+pub(super) fn has_no_map(state: &State, bytes: &[u8]) -> bool {
+    Record::decode_unchecked(bytes, &state.layout).is_some_and(|record| {
+        let behind = record.block.get(DEVICE_NUMBER..).unwrap_or_default();
+        behind.iter().all(|byte| *byte == 0) && !record.flags.contains(InodeFlags::INLINE_DATA)
+    })
+}
