@@ -12,6 +12,7 @@
 //! | `extents`, `map` | which sector is in which object |
 //! | `cache` | parts of objects in memory and in a directory |
 //! | [`volume`] | the device: writing, flushing, opening, checkpoints, repacking |
+//! | `local_log` | flushes in a file of this machine, until the store has them |
 //! | `gc` | which objects no volume needs, and removing them |
 //! | [`pool`] | what several volumes share: copies, lists |
 //!
@@ -28,6 +29,7 @@ mod cache;
 mod extents;
 mod format;
 mod gc;
+mod local_log;
 mod map;
 mod opening;
 pub mod pool;

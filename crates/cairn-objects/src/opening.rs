@@ -172,8 +172,9 @@ fn read_unlisted(requests: &Requests, id: ObjectId) -> Result<Found> {
 /// ends them.
 ///
 /// The end of an open log is where an object is missing. That it was never there must not be
-/// contradicted by an object behind it: one that is lost would take back what was flushed.
-fn list_log(requests: &Requests, log: &Replay) -> Result<Vec<(ObjectId, u64)>> {
+/// contradicted by an object behind it: one that is lost would take back what was flushed. Those
+/// below the sequence `known` are known to have been there.
+fn list_log(requests: &Requests, log: &Replay, known: u64) -> Result<Vec<(ObjectId, u64)>> {
     let id = |sequence| ObjectId { log: log.id, epoch: log.epoch, sequence };
     let after = log.from.checked_sub(1).map(|before| id(before).to_string());
     let last = log.to.unwrap_or(u64::MAX);
@@ -197,6 +198,11 @@ fn list_log(requests: &Requests, log: &Replay) -> Result<Vec<(ObjectId, u64)>> {
                 return Err(absent(end, detail));
             }
             return Ok(found);
+        }
+        if end.sequence < known {
+            let detail = "is missing, and was in the store when the local log was written, so what \
+                          was flushed with it is lost";
+            return Err(absent(end, detail));
         }
         let Some(witness) = witness(requests, end, &rest)? else { return Ok(found) };
         if suspect == Some(end) {
@@ -246,15 +252,16 @@ fn witness(
 }
 
 /// Follows a log and takes its objects into the map. With `fence`, the epoch of a new writer, an
-/// open log is ended: nobody can write into it afterwards. Returns the number of objects.
+/// open log is ended: nobody can write into it afterwards. Objects below the sequence `known` must
+/// be there. Returns the number of objects.
 pub(crate) fn follow(
     requests: &Requests,
     map: &mut Map,
-    log: &Replay,
+    (log, known): (&Replay, u64),
     sectors: u64,
     fence: Option<u32>,
 ) -> Result<u64> {
-    let listed = Arc::new(list_log(requests, log)?);
+    let listed = Arc::new(list_log(requests, log, known)?);
     let (names, store) = (listed.clone(), requests.clone());
     let read = move |number: usize| -> Result<Found> {
         let (id, length) = names[number];

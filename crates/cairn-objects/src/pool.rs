@@ -240,7 +240,7 @@ impl Pool {
         check_map(&self.requests, source)?;
         let (mut replay, sectors) = (Vec::new(), source.size / SECTOR);
         for log in &source.replay {
-            let objects = follow(&self.requests, &mut Map::default(), log, sectors, None)?;
+            let objects = follow(&self.requests, &mut Map::default(), (log, 0), sectors, None)?;
             if objects > 0 {
                 replay.push(Replay { to: Some(log.from + objects), ..*log });
             }
@@ -356,7 +356,7 @@ impl Pool {
         let (map, _) = self.with_manifest(volume, |manifest| {
             let mut map = load_map(&self.requests, manifest)?;
             for log in &manifest.replay {
-                follow(&self.requests, &mut map, log, manifest.size / SECTOR, None)?;
+                follow(&self.requests, &mut map, (log, 0), manifest.size / SECTOR, None)?;
             }
             Ok(map)
         })?;

@@ -28,8 +28,8 @@ fn start(pid: u32) -> Option<String> {
     (*state != "Z").then(|| fields.get(19).map(|start| (*start).to_owned()))?
 }
 
-/// This process, as the writer with this nonce.
-pub(crate) fn this(nonce: u64) -> Writer {
+/// This process, as the writer with this nonce and this local log.
+pub(crate) fn this(nonce: u64, log: Option<&str>) -> Writer {
     let pid = std::process::id();
     let host = line("/proc/sys/kernel/hostname").unwrap_or_else(|| "an unknown host".to_owned());
     let process = machine().zip(start(pid));
@@ -38,7 +38,7 @@ pub(crate) fn this(nonce: u64) -> Writer {
         || format!("{nonce:016x}"),
         |(machine, start)| format!("{machine}-{pid}-{start}"),
     );
-    Writer { host, pid, process, nonce }
+    Writer { host, pid, process, nonce, log: log.map(str::to_owned) }
 }
 
 /// True if the writer ran on this machine, and has ended.
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_process_that_runs_has_not_ended() {
-        let this = this(7);
+        let this = this(7, None);
         assert!(!has_ended(&this), "{this:?}");
         let earlier = Writer { process: this.process.clone() + "0", ..this.clone() };
         assert!(has_ended(&earlier), "another process had this number before");

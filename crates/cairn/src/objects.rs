@@ -13,7 +13,7 @@ use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::{BlockDevice, BlockDeviceExt, ErrorKind};
 use cairn_objects::pool::Pool;
 use cairn_objects::store::connect::connect;
-use cairn_objects::volume::{CreateOptions, ObjectVolume, Options};
+use cairn_objects::volume::{CreateOptions, LogOptions, LogPlace, ObjectVolume, Options};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::{ImageSpec, Location, ObjectImage, Part};
@@ -22,6 +22,7 @@ pub use cairn_objects::Address;
 pub use cairn_objects::address::is_address;
 pub use cairn_objects::pool::{Collected, Copy, Listing, Unreadable};
 pub use cairn_objects::store::Stranger;
+pub use cairn_objects::volume::Refused;
 
 /// Bytes copied at a time.
 const PIECE: u64 = 1 << 20;
@@ -33,6 +34,11 @@ fn options(volume: &ObjectImage, write: bool) -> Options {
         take_over: volume.take_over,
         cache: volume.memory,
         cache_directory: volume.cache.clone().map(|path| (path, volume.cache_size)),
+        log: volume.log.clone().map(|path| LogOptions {
+            place: LogPlace::File(path),
+            size: volume.log_size,
+            refused: volume.log_refused.clone(),
+        }),
         ..Options::default()
     }
 }

@@ -197,6 +197,36 @@ fn a_volume_has_one_writer() {
     works(&["check", &pool]);
 }
 
+/// A server that writes with a local log is killed.
+#[test]
+fn a_local_log_is_asked_for_after_a_kill() {
+    let (dir, pool) = pool();
+    let log = dir.path().join("log").to_str().unwrap().to_owned();
+    let logged = format!("{pool}?log={log}");
+    works(&["mkfs", "--size", "16M", &logged]);
+    assert_eq!(fs::metadata(&log).unwrap().len(), 0);
+    let raw = dir.path().join("raw").to_str().unwrap().to_owned();
+    works(&["mkfs", "--size", "16M", &raw]);
+    works(&["touch", &raw, "/by-nbd"]);
+    let served = Served::start(&[&logged]);
+    nbdcopy(&raw, &served.address);
+    // It is killed.
+    drop(served);
+    for arguments in [&["ls", &pool][..], &["touch", &pool, "/x"]] {
+        let said = fails(arguments, 6);
+        assert!(said.contains(&format!("open the volume with ?log={log}")), "{said}");
+    }
+    assert!(works(&["ls", &logged]).contains("by-nbd"));
+    works(&["touch", &logged, "/second"]);
+    assert_eq!(fs::metadata(&log).unwrap().len(), 0);
+    assert!(works(&["ls", &pool]).contains("second"));
+    fs::remove_file(&raw).unwrap();
+    assert_clean(dir.path(), &pool);
+    fs::write(&log, "not a log").unwrap();
+    let said = fails(&["ls", &logged], 3);
+    assert!(said.contains("is no log of an object volume"), "{said}");
+}
+
 #[test]
 fn what_cannot_be_opened_is_one_line_and_changes_nothing() {
     let (dir, pool) = pool();

@@ -54,6 +54,9 @@ pub(crate) struct Writer {
     /// The nonce of its data objects.
     #[serde(with = "digits")]
     pub(crate) nonce: u64,
+    /// Its local log, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log: Option<String>,
 }
 
 /// A map object, and the regions that are valid in it.

@@ -14,6 +14,7 @@
 mod corrupt;
 pub(crate) mod data;
 pub(crate) mod id;
+pub(crate) mod local_log;
 pub(crate) mod manifest;
 pub(crate) mod map;
 

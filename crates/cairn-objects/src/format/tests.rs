@@ -161,6 +161,7 @@ fn manifest() -> Manifest {
             pid: 5,
             process: "p".into(),
             nonce: u64::MAX,
+            log: None,
         }),
         read_only: false,
         incomplete: false,

@@ -16,6 +16,9 @@ pub(super) struct Background(pub(super) Arc<Core>);
 impl Background {
     fn work(&self) -> cairn_block::Result<Progress> {
         let core = &self.0;
+        if core.send_logged()? {
+            return Ok(Progress::Worked);
+        }
         if core.checkpoint_is_due() {
             core.checkpoint(false)?;
             return Ok(Progress::Worked);

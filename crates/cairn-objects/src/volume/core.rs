@@ -9,6 +9,7 @@ use cairn_block::{Error, ErrorKind, Geometry};
 
 use super::state::State;
 use crate::cache::Cache;
+use crate::local_log::Log;
 use crate::requests::Requests;
 
 /// An open volume.
@@ -22,6 +23,8 @@ pub(super) struct Core {
     pub(super) nonce: u64,
     pub(super) object_size: u64,
     pub(super) reclaim: bool,
+    /// Where flushes are durable before the store has them.
+    pub(super) log: Option<Log>,
     pub(super) state: Mutex<State>,
     /// The state changed.
     pub(super) changed: Event,
@@ -36,6 +39,10 @@ pub(super) struct Counters {
     pub(super) flushes: Counter,
     /// Flushes that found everything in the store, or that shared the object of another.
     pub(super) flushes_without_object: Counter,
+    /// Flushes, shared or not, that wrote a record of the local log.
+    pub(super) logged_flushes: Counter,
+    /// Flushes that found no room in it, and went to the store.
+    pub(super) log_fallbacks: Counter,
     pub(super) objects: Counter,
     pub(super) object_bytes: Histogram,
     pub(super) checkpoints: Counter,
@@ -48,7 +55,7 @@ impl Core {
     pub(super) fn new(
         (volume, requests, cache): (String, Requests, Cache),
         (nonce, reclaim, read_only): (u64, bool, bool),
-        state: State,
+        (state, log): (State, Option<Log>),
     ) -> Self {
         let geometry = Geometry {
             size: state.manifest.size,
@@ -66,6 +73,7 @@ impl Core {
             nonce,
             object_size: state.manifest.object_size,
             reclaim,
+            log,
             state: Mutex::new(Rank::Leaf, state),
             changed: Event::new(),
             work: Arc::new(Event::new()),

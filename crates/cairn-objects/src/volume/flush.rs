@@ -16,10 +16,18 @@ use crate::requests::Created;
 const CHECKPOINT_OBJECTS: u64 = 64;
 
 impl Core {
-    /// Everything written so far is in the store when this returns. The first caller makes the
-    /// object. Those who come meanwhile share the next one.
+    /// Everything written so far is durable when this returns: in the store, or in the local log.
     pub(super) fn flush(&self) -> Result<()> {
         self.counters.flushes.add(1);
+        match &self.log {
+            Some(log) if self.state.lock().logs => self.flush_to_log(log),
+            _ => self.flush_to_store(),
+        }
+    }
+
+    /// Everything written so far is in the store when this returns. The first caller makes the
+    /// object. Those who come meanwhile share the next one.
+    pub(super) fn flush_to_store(&self) -> Result<()> {
         let (wanted, entered) = {
             let state = self.state.lock();
             (state.written, state.attempts)

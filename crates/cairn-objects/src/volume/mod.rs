@@ -1,9 +1,12 @@
 //! [`ObjectVolume`]: the device.
 
+mod adoption;
 mod background;
 mod checkpoint;
+mod claim;
 mod core;
 mod flush;
+mod logged;
 mod options;
 mod read;
 mod repack;
@@ -18,25 +21,21 @@ use cairn_block::{
     Batch, BlockDevice, Completion, Error, ErrorKind, Geometry, IoBuf, Request, Result, bounds,
 };
 
+use self::adoption::Adoption;
 use self::background::Background;
+use self::claim::{Opened, claim_and_load, read};
 use self::core::Core;
 use self::state::State;
 use crate::address::{Address, check_name};
 use crate::cache::{Cache, Directory};
 use crate::format::SECTOR;
-use crate::format::manifest::{self, Manifest, Replay};
-use crate::map::Map;
-use crate::opening::{damaged, follow, load_map, read_manifest};
-use crate::pool;
-use crate::process;
+use crate::format::manifest::{self, Manifest};
 use crate::requests::{Created, Requests};
 use crate::store::connect::connect;
-use crate::store::{Counted, Counters, Store, Tag};
+use crate::store::{Counted, Counters, Store};
 
+pub use crate::local_log::{LogOptions, LogPlace, Medium, MemoryMedium, Refused};
 pub use options::{CreateOptions, Options};
-
-/// How often another opening may come first.
-const MOST_RACES: u32 = 100;
 
 /// A virtual disk in an object store.
 ///
@@ -134,106 +133,6 @@ fn check_size(size: u64, operation: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a volume that a writer has open.
-fn unused(volume: &str, manifest: &Manifest) -> Result<()> {
-    let writer = manifest.writer.as_ref().filter(|writer| !process::has_ended(writer));
-    let Some(writer) = writer else { return Ok(()) };
-    let detail = format!(
-        "in use: the volume {volume} is open for writing on {} (process {}): unmount it there, or \
-         read a snapshot of it; if that machine is gone for good, take the volume over with \
-         ?take-over",
-        writer.host, writer.pid
-    );
-    Err(Error::new(ErrorKind::InUse, "open", detail))
-}
-
-/// Makes this process the writer: raises the epoch.
-fn claim(
-    requests: &Requests,
-    volume: &str,
-    nonce: u64,
-    take_over: bool,
-) -> Result<(Manifest, Tag)> {
-    for _ in 0..MOST_RACES {
-        let (mut manifest, tag) = read_manifest(requests, volume)?;
-        pool::complete(&manifest, "open")?;
-        let refused = |kind, detail: String| Err(Error::new(kind, "open", detail));
-        if manifest.read_only {
-            let detail = format!("{volume} is a snapshot: open it for reading, or clone it");
-            return refused(ErrorKind::ReadOnly, detail);
-        }
-        if !take_over {
-            unused(volume, &manifest)?;
-        }
-        let Some(epoch) = manifest.epoch.checked_add(1) else {
-            let detail = format!("the volume {volume} was opened 4294967295 times: clone it");
-            return refused(ErrorKind::Unsupported, detail);
-        };
-        manifest.epoch = epoch;
-        manifest.generation += 1;
-        manifest.writer = Some(process::this(nonce));
-        manifest.replay.push(Replay { id: manifest.id, epoch, from: 0, to: None });
-        let name = manifest::name(volume);
-        if let Some(tag) = requests.replace(&name, &manifest.encode(), &tag)? {
-            return Ok((manifest, tag));
-        }
-    }
-    let detail = format!("others open the volume {volume} at the same time: try again later");
-    Err(Error::new(ErrorKind::InUse, "open", detail))
-}
-
-/// The map of a volume, and how many objects of logs are in it. A writer ends the logs of those
-/// before it.
-fn load(requests: &Requests, manifest: &Manifest, writes: bool) -> Result<(Map, u64)> {
-    let mut map = load_map(requests, manifest)?;
-    let mut logs = manifest.replay.as_slice();
-    if writes {
-        // The last is this opening's own.
-        logs = &logs[..logs.len() - 1];
-    }
-    let fence = writes.then_some(manifest.epoch);
-    let mut replayed = 0;
-    for log in logs {
-        replayed += follow(requests, &mut map, log, manifest.size / SECTOR, fence)?;
-    }
-    Ok((map, replayed))
-}
-
-/// Takes a claim back, as far as the store lets: this process will not write.
-fn release(requests: &Requests, volume: &str, manifest: &Manifest, tag: &Tag) {
-    let generation = manifest.generation + 1;
-    let mut released = Manifest { writer: None, generation, ..manifest.clone() };
-    // Its own log, which it has not begun.
-    released.replay.pop();
-    let _ = requests.replace(&manifest::name(volume), &released.encode(), tag);
-}
-
-/// As [`load`], for a reader: a writer may remove what an old manifest needed. And a log may grow
-/// after it was listed, before its successor gets an object; but a writer that finds objects in old
-/// logs replaces the manifest before it writes.
-fn read(requests: &Requests, volume: &str, exclusive: bool) -> Result<(Manifest, Tag, Map, u64)> {
-    let mut last: Option<Tag> = None;
-    loop {
-        let (manifest, tag) = read_manifest(requests, volume)?;
-        pool::complete(&manifest, "open")?;
-        if exclusive {
-            unused(volume, &manifest)?;
-        }
-        match load(requests, &manifest, false) {
-            Err(error) if error.kind == ErrorKind::NotFound && last.as_ref() != Some(&tag) => {
-                last = Some(tag);
-            }
-            loaded => {
-                let (map, replayed) = loaded.map_err(damaged)?;
-                let several = manifest.replay.len() > 1;
-                if !several || read_manifest(requests, volume)?.1 == tag {
-                    return Ok((manifest, tag, map, replayed));
-                }
-            }
-        }
-    }
-}
-
 impl ObjectVolume {
     /// Opens a volume of a store that is at hand.
     ///
@@ -246,16 +145,14 @@ impl ObjectVolume {
         let nonce = runtime.random();
         let requests = Requests::new(Arc::new(counted), runtime, options.patience);
         let writes = !options.read_only;
-        let (manifest, tag, map, replayed) = if writes {
+        let adoption = Adoption::open(options)?;
+        let opened = if writes {
             requests.probe()?;
-            let (manifest, tag) = claim(&requests, volume, nonce, options.take_over)?;
-            let loaded = load(&requests, &manifest, true);
-            let loaded = loaded.inspect_err(|_| release(&requests, volume, &manifest, &tag));
-            let (map, replayed) = loaded.map_err(damaged)?;
-            (manifest, tag, map, replayed)
+            claim_and_load(&requests, volume, nonce, options.take_over, adoption)?
         } else {
-            read(&requests, volume, options.exclusive && !options.take_over)?
+            read(&requests, volume, options.exclusive && !options.take_over, adoption)?
         };
+        let Opened { manifest, tag, map, replayed, adoption } = opened;
         let directory = match &options.cache_directory {
             Some((path, bytes)) => {
                 let kept = Directory::new(path.clone(), *bytes);
@@ -266,16 +163,21 @@ impl ObjectVolume {
         };
         let cache = Cache::new(requests.clone(), options.cache, directory);
         let old_logs = manifest.replay.len() - usize::from(writes);
+        let (log, taken) = adoption.into_parts();
         let core = Arc::new(Core::new(
             (volume.to_owned(), requests, cache),
             (nonce, options.reclaim, options.read_only),
-            State::new(map, manifest, tag),
+            (State::new(map, manifest, tag), log),
         ));
-        let mut opened = Self { core, daemon: None, closed: !writes, store: counters };
+        // While the volume lacks what the log has, nothing may say that its writer ended in order.
+        let closed = !writes || taken.is_some();
+        let mut opened = Self { core, daemon: None, closed, store: counters };
+        if writes && (replayed > 0 || old_logs > 1) {
+            opened.core.checkpoint(false)?;
+        }
+        opened.core.take_in(taken.as_ref(), writes)?;
+        opened.closed = !writes;
         if writes {
-            if replayed > 0 || old_logs > 1 {
-                opened.core.checkpoint(false)?;
-            }
             let (wake, daemon) = (opened.core.work.clone(), Background(opened.core.clone()));
             opened.daemon = Some(opened.core.runtime().spawn("objects", wake, Arc::new(daemon))?);
         }
@@ -300,8 +202,11 @@ impl ObjectVolume {
         if self.closed {
             return Ok(());
         }
-        self.core.flush()?;
-        self.core.checkpoint(true)
+        self.core.flush_to_store()?;
+        self.core.end_log();
+        self.core.checkpoint(true)?;
+        self.core.clean_log();
+        Ok(())
     }
 
     /// Ends as a power cut does: nothing is written.
@@ -326,7 +231,7 @@ impl ObjectVolume {
         if size < old {
             self.core.change(&Request::Discard { offset: size, len: old - size })?;
         }
-        self.core.flush()?;
+        self.core.flush_to_store()?;
         self.core.state.lock().manifest.size = size;
         self.close()
     }
@@ -338,8 +243,11 @@ impl ObjectVolume {
         if let Some(daemon) = self.daemon.take() {
             daemon.stop();
         }
-        self.core.flush()?;
-        self.core.checkpoint(true)
+        self.core.flush_to_store()?;
+        self.core.end_log();
+        self.core.checkpoint(true)?;
+        self.core.clean_log();
+        Ok(())
     }
 
     /// Writes a checkpoint now.
@@ -348,7 +256,7 @@ impl ObjectVolume {
     /// [`ErrorKind::ReadOnly`]; the store; another writer has the volume.
     pub fn checkpoint(&self) -> Result<()> {
         self.writable()?;
-        self.core.flush()?;
+        self.core.flush_to_store()?;
         self.core.checkpoint(false)
     }
 
@@ -359,7 +267,7 @@ impl ObjectVolume {
     /// As [`ObjectVolume::checkpoint`].
     pub fn repack(&self) -> Result<u64> {
         self.writable()?;
-        self.core.flush()?;
+        self.core.flush_to_store()?;
         let mut repacked = 0;
         loop {
             let done = self.core.repack_some()?;
@@ -395,6 +303,8 @@ impl ObjectVolume {
         report
             .set("flushes", &counters.flushes)
             .set("flushes_without_object", &counters.flushes_without_object)
+            .set("logged_flushes", &counters.logged_flushes)
+            .set("log_fallbacks", &counters.log_fallbacks)
             .set("objects", &counters.objects)
             .set("object_bytes", &counters.object_bytes)
             .set("checkpoints", &counters.checkpoints)

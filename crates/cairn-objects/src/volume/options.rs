@@ -7,6 +7,8 @@ use std::time::Duration;
 use cairn_base::runtime::Runtime;
 use cairn_base::runtime::threads::Threads;
 
+use crate::local_log::LogOptions;
+
 /// How a volume is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
@@ -36,6 +38,8 @@ pub struct Options {
     pub cache: u64,
     /// A directory that keeps parts of objects across openings, and its bytes.
     pub cache_directory: Option<(PathBuf, u64)>,
+    /// A file that makes flushes durable before the store has them.
+    pub log: Option<LogOptions>,
     /// How long a request is repeated while the store does not answer, or asks to come again.
     pub patience: Duration,
     /// Repack and remove objects while the volume is open.
@@ -53,6 +57,7 @@ impl Default for Options {
             take_over: false,
             cache: 64 << 20,
             cache_directory: None,
+            log: None,
             patience: Duration::from_secs(60),
             reclaim: true,
             runtime: Threads::new(),

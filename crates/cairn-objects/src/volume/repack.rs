@@ -111,7 +111,7 @@ impl Core {
             }
             state.written += u64::from(moved > 0);
         }
-        self.flush()?;
+        self.flush_to_store()?;
         self.counters.repacked_objects.add(victims.len() as u64);
         self.counters.repacked_bytes.add(moved);
         self.remove_dead()?;

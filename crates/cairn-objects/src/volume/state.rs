@@ -65,6 +65,8 @@ pub(super) enum Status {
 pub(super) struct Flight {
     pub(super) sealed: Arc<Sealed>,
     pub(super) status: Status,
+    /// What it has and the local log has not.
+    pub(super) unlogged: Extents<Fresh>,
 }
 
 /// A flush that failed.
@@ -80,6 +82,17 @@ pub(super) struct State {
     pub(super) open: Extents<Fresh>,
     /// Bytes of data in it.
     pub(super) open_bytes: u64,
+    /// What of it the local log has not.
+    pub(super) unlogged: Extents<Fresh>,
+    /// What older writes could not be logged, and how many writes it takes to make it old: it is
+    /// in the store when these are.
+    pub(super) returned: (Extents<Fresh>, u64),
+    /// Flushes go to the local log.
+    pub(super) logs: bool,
+    /// Somebody writes to it.
+    pub(super) logging: bool,
+    /// Of the batches written, so many are in it, or in the store.
+    pub(super) logged: u64,
     /// Sealed objects, in the order of their sequences. The first is not in the store.
     pub(super) flights: VecDeque<Flight>,
     /// What the store has without a gap.
@@ -115,12 +128,45 @@ pub(super) struct State {
     pub(super) checkpointed: u64,
 }
 
+/// Index and data of an object with these ranges. Its head takes the place of the first part.
+pub(super) fn pack(open: &Extents<Fresh>) -> (Vec<(u64, u32, bool)>, Vec<Bytes>) {
+    let mut extents: Vec<(u64, u32, bool)> = Vec::new();
+    let mut body = vec![Bytes::new()];
+    for (range, fresh) in open.iter() {
+        let hole = matches!(fresh, Fresh::Hole);
+        if let Fresh::Data(bytes) = fresh {
+            body.push(bytes.slice(..((range.end - range.start) * SECTOR) as usize));
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let left = range.end - start;
+            let continued = extents.last_mut().filter(|(first, count, kind)| {
+                *kind == hole && first + u64::from(*count) == start && *count < u32::MAX
+            });
+            match continued {
+                Some((_, count, _)) => {
+                    let more = u32::try_from(left).unwrap_or(u32::MAX).min(u32::MAX - *count);
+                    *count += more;
+                    start += u64::from(more);
+                }
+                None => extents.push((start, 0, hole)),
+            }
+        }
+    }
+    (extents, body)
+}
+
 impl State {
     /// The state after an opening.
     pub(super) fn new(map: Map, manifest: Manifest, tag: Tag) -> Self {
         Self {
             open: Extents::default(),
             open_bytes: 0,
+            unlogged: Extents::default(),
+            returned: (Extents::default(), 0),
+            logs: false,
+            logging: false,
+            logged: 0,
             flights: VecDeque::new(),
             map,
             applied: 0,
@@ -153,6 +199,10 @@ impl State {
             self.open_bytes += sectors * SECTOR;
         }
         self.open_bytes -= replaced;
+        if self.logs {
+            self.unlogged.clear(range.clone(), |_, _| {});
+            self.unlogged.insert(range.clone(), fresh.clone());
+        }
         self.open.insert(range, fresh);
     }
 
@@ -162,29 +212,7 @@ impl State {
         if self.open.is_empty() && self.vouched == self.durable {
             return None;
         }
-        let mut extents: Vec<(u64, u32, bool)> = Vec::new();
-        let mut body = vec![Bytes::new()];
-        for (range, fresh) in self.open.iter() {
-            let hole = matches!(fresh, Fresh::Hole);
-            if let Fresh::Data(bytes) = fresh {
-                body.push(bytes.slice(..((range.end - range.start) * SECTOR) as usize));
-            }
-            let mut start = range.start;
-            while start < range.end {
-                let left = range.end - start;
-                let continued = extents.last_mut().filter(|(first, count, kind)| {
-                    *kind == hole && first + u64::from(*count) == start && *count < u32::MAX
-                });
-                match continued {
-                    Some((_, count, _)) => {
-                        let more = u32::try_from(left).unwrap_or(u32::MAX).min(u32::MAX - *count);
-                        *count += more;
-                        start += u64::from(more);
-                    }
-                    None => extents.push((start, 0, hole)),
-                }
-            }
-        }
+        let (extents, mut body) = pack(&self.open);
         let Manifest { id: log, epoch, .. } = self.manifest;
         let id = ObjectId { log, epoch, sequence: self.next };
         let (head, entries) = data::encode(id, (nonce, self.applied), &extents, &body);
@@ -200,7 +228,9 @@ impl State {
         });
         self.open_bytes = 0;
         self.next += 1;
-        self.flights.push_back(Flight { sealed: sealed.clone(), status: Status::Waiting });
+        let unlogged = std::mem::take(&mut self.unlogged);
+        let flight = Flight { sealed: sealed.clone(), status: Status::Waiting, unlogged };
+        self.flights.push_back(flight);
         Some(sealed)
     }
 
@@ -221,6 +251,9 @@ impl State {
             if sealed.vouches {
                 self.vouched = sealed.covers;
             }
+        }
+        if self.returned.1 <= self.durable {
+            self.returned.0 = Extents::default();
         }
     }
 

@@ -9,33 +9,36 @@ use cairn_objects::store::{Moment, Trouble};
 
 use super::*;
 
-const SMALL: u64 = 512 << 10;
+pub(super) const SMALL: u64 = 512 << 10;
 
-fn simulated(seed: u64) -> Options {
+pub(super) fn simulated(seed: u64) -> Options {
     Options { runtime: Simulated::new(seed), ..options() }
 }
 
 /// The disk after each operation, and how many of them are flushed.
-struct History {
-    states: Vec<Oracle>,
-    flushed: usize,
+pub(super) struct History {
+    pub(super) states: Vec<Oracle>,
+    pub(super) flushed: usize,
+    /// Called between operations.
+    pub(super) pause: Box<dyn Fn(u64)>,
 }
 
 impl History {
-    fn new() -> Self {
-        Self { states: vec![Oracle::default()], flushed: 0 }
+    pub(super) fn new() -> Self {
+        Self { states: vec![Oracle::default()], flushed: 0, pause: Box::new(|_| ()) }
     }
 
     /// True if the disk is as it was after one of the operations since the last flush.
-    fn has(&self, device: &ObjectVolume) -> bool {
+    pub(super) fn has(&self, device: &ObjectVolume) -> bool {
         self.states[self.flushed..].iter().any(|state| state.differs(device).is_none())
     }
 }
 
 /// Seeded operations until one fails.
-fn run(device: &ObjectVolume, seed: u64, history: &mut History) -> DeviceResult<()> {
+pub(super) fn run(device: &ObjectVolume, seed: u64, history: &mut History) -> DeviceResult<()> {
     let mut random = Random(seed);
     for number in 1..40 {
+        (history.pause)(number);
         let start = random.below(SMALL / SECTOR - 40);
         // One object takes a whole write: no longer one is in the store as a whole or not at all.
         let sectors = 1 + random.below(30);
@@ -76,7 +79,7 @@ fn run(device: &ObjectVolume, seed: u64, history: &mut History) -> DeviceResult<
     Ok(())
 }
 
-fn made() -> Arc<MemoryStore> {
+pub(super) fn made() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::new());
     let create = CreateOptions { object_size: 16 << 10, ..CreateOptions::default() };
     create_in(store.clone(), "main", SMALL, &create, &simulated(0)).unwrap();

@@ -2,6 +2,7 @@
 
 mod crash;
 mod filesystems;
+mod local_log;
 mod lost;
 mod pool;
 mod requests;
@@ -106,6 +107,17 @@ impl Oracle {
         });
         wrong.map(|(_, sector)| sector)
     }
+}
+
+/// Changes the text of the manifest.
+fn change_manifest(store: &MemoryStore, from: &str, to: &str) {
+    let object = store.get("volumes/main").unwrap();
+    let text = String::from_utf8(object.bytes.to_vec()).unwrap();
+    let line = text.lines().next().unwrap().replace(from, to);
+    let sum = !cairn_base::checksum::crc32c(!0, line.as_bytes());
+    let bytes = Bytes::from(format!("{line}\ncrc32c {sum:08x}\n"));
+    let condition = cairn_objects::store::Condition::IfMatch(&object.tag);
+    store.put("volumes/main", &[bytes], condition).unwrap();
 }
 
 /// Seeded numbers, for operations.

@@ -219,15 +219,7 @@ fn a_volume_that_is_open_is_refused_with_one_line_and_unchanged() {
     ObjectVolume::open_in(store.clone(), "main", &polite).unwrap().close().unwrap();
 
     // The manifest of a process that has ended: as another boot has left it, and as this one has.
-    let change = |from: &str, to: &str| {
-        let object = store.get("volumes/main").unwrap();
-        let text = String::from_utf8(object.bytes.to_vec()).unwrap();
-        let line = text.lines().next().unwrap().replace(from, to);
-        let sum = !cairn_base::checksum::crc32c(!0, line.as_bytes());
-        let bytes = Bytes::from(format!("{line}\ncrc32c {sum:08x}\n"));
-        let condition = cairn_objects::store::Condition::IfMatch(&object.tag);
-        store.put("volumes/main", &[bytes], condition).unwrap();
-    };
+    let change = |from: &str, to: &str| change_manifest(&store, from, to);
     let device = ObjectVolume::open_in(store.clone(), "main", &polite).unwrap();
     device.abandon();
     let pid = std::process::id();

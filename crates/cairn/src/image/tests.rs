@@ -104,6 +104,8 @@ fn object_volumes_are_named_with_what_opens_them() {
         "s3://bucket/a/b@web",
         "file-store:///srv/pool@x#2",
         "file-store:///srv/pool?cache=/var/cache/x&cache-size=1000&memory=4096&take-over",
+        "file-store:///srv/pool?log=/var/x.log&log-size=65536&discard-log",
+        "file-store:///srv/pool?log=/var/x.log&export-log=/var/x.img&take-over",
         "gs://bucket/p?memory=4096&format=raw&key-file=/etc/key#1",
         "az://box?offset=512",
     ] {
@@ -119,6 +121,8 @@ fn object_volumes_are_named_with_what_opens_them() {
     for (name, said) in [
         ("s3://bucket/a?cache-size=1G", "cache=DIR"),
         ("s3://bucket/a?cache=", "only cache=DIR"),
+        ("s3://bucket/a?discard-log", "name it with log=FILE"),
+        ("s3://bucket/a?log=", "only cache=DIR"),
         ("s3://bucket/a?memory=x", "no size"),
         ("s3://bucket/a#0", "partition number"),
         ("s3://bucket/a?take-over=1", "only cache=DIR"),

@@ -1,16 +1,23 @@
 //! The volume below the filesystems: how it is made, opened and closed.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
 use cairn_objects::store::Store;
-use cairn_objects::volume::{CreateOptions, ObjectVolume, Options, create_in};
+use cairn_objects::volume::{
+    CreateOptions, LogOptions, LogPlace, ObjectVolume, Options, Refused, create_in,
+};
 
 use super::slow::Slow;
 use crate::error::Result;
 
 /// A volume as a log of objects.
 pub(super) const LOG: &str = "log volume";
+/// The same, with a local log.
+pub(super) const LOCAL_LOG: &str = "with a local log";
+/// Most bytes of that.
+const LOCAL_LOG_SIZE: u64 = 256 << 20;
 /// Bytes of a whole object.
 pub(super) const OBJECT: u64 = 8 << 20;
 pub(super) const VOLUME: &str = "disk";
@@ -22,10 +29,25 @@ pub(super) fn options() -> Options {
 
 /// A new volume.
 pub(super) fn create(store: &Arc<Slow>, size: u64) -> Result<Arc<ObjectVolume>> {
+    create_with(store, size, options())
+}
+
+/// A new volume with a local log, which is a new file.
+pub(super) fn create_logged(
+    store: &Arc<Slow>,
+    size: u64,
+    file: &Path,
+) -> Result<Arc<ObjectVolume>> {
+    let place = LogPlace::File(file.to_owned());
+    let log = LogOptions { place, size: LOCAL_LOG_SIZE, refused: Refused::Fail };
+    create_with(store, size, Options { log: Some(log), ..options() })
+}
+
+fn create_with(store: &Arc<Slow>, size: u64, options: Options) -> Result<Arc<ObjectVolume>> {
     let made = CreateOptions { object_size: OBJECT, ..CreateOptions::default() };
     let store: Arc<dyn Store> = store.clone();
-    create_in(store.clone(), VOLUME, size, &made, &options())?;
-    open(&store)
+    create_in(store.clone(), VOLUME, size, &made, &options)?;
+    Ok(Arc::new(ObjectVolume::open_in(store, VOLUME, &options)?))
 }
 
 /// Opens the volume with an empty cache.

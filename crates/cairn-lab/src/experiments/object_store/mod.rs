@@ -56,6 +56,9 @@ fn notes() -> Vec<String> {
          64 KiB that was changed where zones are not in order; a reset is a DELETE. Reads are not \
          counted there."
             .to_owned(),
+        "with a local log: flushes are durable in a file of this machine, and PUTs follow. PUTs \
+         are counted until the last fsync has returned."
+            .to_owned(),
         "Cold: the volume is opened again, and its cache is empty.".to_owned(),
     ]
 }

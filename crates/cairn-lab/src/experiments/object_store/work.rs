@@ -8,7 +8,7 @@ use cairn_base::Ino;
 use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
 use cairn_objects::store::{Condition, Store};
 
-use super::disk::{LOG, OBJECT, close, create, device, open};
+use super::disk::{LOCAL_LOG, LOG, OBJECT, close, create, create_logged, device, open};
 use super::slow::{Slow, Usage};
 use super::zones::ObjectZones;
 use crate::error::{Error, Result};
@@ -49,15 +49,16 @@ pub(super) fn fsync(context: &Context) -> Result<Section> {
         Metric::lower("dollars", "$ per million fsyncs"),
     ];
     let title = "New files of 4 KiB, each with fsync, 20 ms a PUT";
-    let mut builder = Builder::new("fsync", title, &[LOG, ZONES], metrics);
-    let cases = [(EXT4, LOG), (F2FS, LOG), (F2FS, ZONES)];
+    let mut builder = Builder::new("fsync", title, &[LOG, LOCAL_LOG, ZONES], metrics);
+    let cases = [(EXT4, LOG), (EXT4, LOCAL_LOG), (F2FS, LOG), (F2FS, LOCAL_LOG), (F2FS, ZONES)];
     context.progress.expect(context.repetitions * cases.len() * 2);
     for _ in 0..context.repetitions {
         for threads in [1, 32] {
             for (format, subject) in cases {
                 context.progress.show(&format!("{}, {subject}", clients(format, threads)));
                 let files = context.scale.pick(320, 2048, 8192) / if threads == 1 { 16 } else { 1 };
-                let figures = clients_at_work((format, subject), threads, files / threads)?;
+                let case = (format, subject);
+                let figures = clients_at_work(context, case, threads, files / threads)?;
                 builder.add(&clients(format, threads), subject, &figures);
                 context.progress.step();
             }
@@ -67,13 +68,19 @@ pub(super) fn fsync(context: &Context) -> Result<Section> {
 }
 
 fn clients_at_work(
+    context: &Context,
     (format, subject): (&str, &str),
     threads: usize,
     files: usize,
 ) -> Result<[(&'static str, f64); 5]> {
     const SIZE: u64 = 512 << 20;
     let store = Arc::new(Slow::default());
-    let below = if subject == LOG { Some(create(&store, SIZE)?) } else { None };
+    let file = context.scratch.join("object-store-log");
+    let below = match subject {
+        LOG => Some(create(&store, SIZE)?),
+        LOCAL_LOG => Some(create_logged(&store, SIZE, &file)?),
+        _ => None,
+    };
     let device = match &below {
         Some(volume) => {
             let device = device(volume);
@@ -82,7 +89,7 @@ fn clients_at_work(
         }
         None => ObjectZones::with_f2fs(&store, SIZE)?,
     };
-    let filesystem = volume::open(&device, if subject == LOG { "" } else { "mode=lfs" })?;
+    let filesystem = volume::open(&device, if subject == ZONES { "mode=lfs" } else { "" })?;
     let sync = SyncMethod::BeforeClose;
     let load = Load { threads, files, size: 4096, directories: 4, per_directory: 64, sync };
     let before = store.usage();
@@ -91,6 +98,9 @@ fn clients_at_work(
     filesystem.unmount()?;
     drop((filesystem, device));
     below.map_or(Ok(()), close)?;
+    if subject == LOCAL_LOG {
+        std::fs::remove_file(&file).map_err(Error::host(&file))?;
+    }
     let count = marks.files as f64;
     Ok([
         ("fsyncs_per_s", marks.files_per_s()),

@@ -1,0 +1,263 @@
+//! The local log: what was flushed, in a file of this machine, until the store has it.
+//!
+//! docs/object-volumes.md has the layout, and what a log promises. What is here reads and writes
+//! records. When they are written, and into which volume they belong, is the volume's.
+
+mod contents;
+mod medium;
+mod memory;
+mod scan;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::memory as system_memory;
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_block::file::{FileDevice, OpenOptions};
+use cairn_block::{BlockDevice, BlockDeviceExt, Error, ErrorKind, Result};
+
+use crate::format::data::{self, Entry, Found, Index};
+use crate::format::local_log::{BLOCK, FRAME, Frame, Header, space};
+use crate::format::manifest::Manifest;
+use crate::format::{Corrupt, ObjectId, SECTOR};
+
+pub(crate) use contents::{Contents, Record};
+pub use medium::Medium;
+pub use memory::MemoryMedium;
+
+/// Smallest log.
+const LEAST_SIZE: u64 = 64 << 10;
+
+/// Where a log lies.
+#[derive(Clone)]
+pub enum LogPlace {
+    /// A file of the host, which is made if it is not there.
+    File(PathBuf),
+    /// Something else, for tests and experiments.
+    Medium(Arc<dyn Medium>),
+}
+
+/// What becomes of flushes in a log that cannot be written into the volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// Opening fails.
+    #[default]
+    Fail,
+    /// They are dropped.
+    Discard,
+    /// Their blocks are written into this new file, a disk image with zeros elsewhere. Then they
+    /// are dropped.
+    Export(PathBuf),
+}
+
+/// A volume's local log.
+#[derive(Clone)]
+pub struct LogOptions {
+    /// Where it lies.
+    pub place: LogPlace,
+    /// Most bytes of it.
+    pub size: u64,
+    /// What becomes of flushes that another writer has overtaken.
+    pub refused: Refused,
+}
+
+impl fmt::Display for LogPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Medium(_) => f.write_str("in memory"),
+        }
+    }
+}
+
+/// An open log.
+pub(crate) struct Log {
+    medium: Arc<dyn Medium>,
+    name: String,
+    size: u64,
+    at: Mutex<At>,
+}
+
+/// Where the next record comes.
+#[derive(Clone, Copy)]
+struct At {
+    header: Header,
+    number: u64,
+    offset: u64,
+}
+
+/// The header of a log without records.
+pub(crate) fn header_for(volume: u64, size: u64) -> Header {
+    Header { volume, size, epoch: 0, nonce: 0, first: 1, stored: 0, claims: [0; 2] }
+}
+
+/// True if nobody has written into the volume since the writer of a log, but an opening that took
+/// its records over.
+///
+/// An opening puts its own log behind the others of the manifest, before it writes anything, and
+/// takes it out only if it has not written. So if the last log is that of the records, there is no
+/// later writer. If there is one, its nonce tells who it is.
+pub(crate) fn belongs(header: &Header, manifest: &Manifest) -> bool {
+    let last = manifest.replay.last();
+    let is_last =
+        last.is_some_and(|log| (log.id, log.epoch, log.to) == (header.volume, header.epoch, None));
+    header.volume == manifest.id && (is_last || claimed(header, manifest).is_some())
+}
+
+/// The claim in the header of a log that is the volume's present one.
+pub(crate) fn claimed(header: &Header, manifest: &Manifest) -> Option<u64> {
+    let nonce = manifest.writer.as_ref()?.nonce;
+    header.claims.contains(&nonce).then_some(nonce).filter(|nonce| *nonce != 0)
+}
+
+impl Log {
+    /// Opens a log. For a reader, a file that is not there is an empty log.
+    pub(crate) fn open(options: &LogOptions, writes: bool) -> Result<Self> {
+        if options.size < LEAST_SIZE {
+            let detail =
+                format!("a log of {} bytes is too small: use at least {LEAST_SIZE}", options.size);
+            return Err(Error::new(ErrorKind::OutOfRange, "open", detail));
+        }
+        let medium: Arc<dyn Medium> = match &options.place {
+            LogPlace::File(path) if !writes && !path.exists() => Arc::new(MemoryMedium::default()),
+            LogPlace::File(path) => Arc::new(medium::LogFile::open(path, writes)?),
+            LogPlace::Medium(medium) => medium.clone(),
+        };
+        let at = At { header: header_for(0, 0), number: 1, offset: BLOCK };
+        let name = options.place.to_string();
+        Ok(Self { medium, name, size: options.size, at: Mutex::new(Rank::Leaf, at) })
+    }
+
+    /// How messages name it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn failed(&self, doing: &str) -> impl Fn(std::io::Error) -> Error {
+        let operation = format!("{doing} the log {}", self.name);
+        move |error| Error::from_io(operation.clone(), error)
+    }
+
+    /// Writes another header, durably. Records stay.
+    pub(crate) fn set_header(&self, header: Header) -> Result<()> {
+        let write = || {
+            self.medium.write(0, &header.encode())?;
+            self.medium.sync()
+        };
+        write().map_err(self.failed("write"))?;
+        self.at.lock().header = header;
+        Ok(())
+    }
+
+    /// Begins the log of a writer. What it had is dropped.
+    pub(crate) fn begin(&self, header: Header) -> Result<()> {
+        self.set_header(header)?;
+        // Records of others are no records of this log, so it need not be durable.
+        self.medium.truncate(BLOCK).map_err(self.failed("write"))?;
+        *self.at.lock() = At { header, number: header.first, offset: BLOCK };
+        Ok(())
+    }
+
+    /// Drops all records: the store has them. Their space is used again.
+    pub(crate) fn reset(&self) -> Result<()> {
+        let At { header, number, .. } = *self.at.lock();
+        self.set_header(Header { first: number, ..header })?;
+        self.at.lock().offset = BLOCK;
+        Ok(())
+    }
+
+    /// The volume is closed: the log has nothing, and is nobody's.
+    pub(crate) fn clean(&self) -> Result<()> {
+        let clean = || {
+            self.medium.truncate(0)?;
+            self.medium.sync()
+        };
+        clean().map_err(self.failed("write"))
+    }
+
+    /// True if a record with an object of `length` bytes fits behind the others.
+    pub(crate) fn has_room(&self, length: u64) -> bool {
+        space(length).saturating_add(self.at.lock().offset) <= self.size
+    }
+
+    /// True if it ever fits.
+    pub(crate) fn takes(&self, length: u64) -> bool {
+        space(length).saturating_add(BLOCK) <= self.size
+    }
+
+    /// True if a reset is worth a write.
+    pub(crate) fn is_long(&self) -> bool {
+        self.at.lock().offset > self.size / 2
+    }
+
+    /// Writes a record, durably. It holds what is in data objects up to that of the sequence
+    /// `object`. Nobody else may write meanwhile.
+    pub(crate) fn append(&self, object: u64, body: &[Bytes]) -> Result<()> {
+        let At { header, number, offset } = *self.at.lock();
+        let length = crate::store::total(body);
+        let frame = Frame { number, object, length };
+        let mut bytes = system_memory::list("a record", frame.space() as usize)?;
+        bytes.extend_from_slice(&header.encode_frame(frame));
+        body.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.resize(frame.space() as usize, 0);
+        let write = || {
+            self.medium.write(offset, &bytes)?;
+            self.medium.sync()
+        };
+        write().map_err(self.failed("write"))?;
+        let mut at = self.at.lock();
+        (at.number, at.offset) = (number + 1, offset + frame.space());
+        Ok(())
+    }
+
+    /// The ranges of a record, each with its data, or none where it reads as zeros.
+    pub(crate) fn read(
+        &self,
+        header: &Header,
+        record: &Record,
+    ) -> Result<Vec<(Entry, Option<Bytes>)>> {
+        let (index, bytes) = self.object(header, record.offset, record.frame)?;
+        let bytes = Bytes::from(bytes);
+        let data = |entry: &Entry| {
+            let start = entry.offset? as usize;
+            Some(bytes.slice(start..start + u64::from(entry.count) as usize * SECTOR as usize))
+        };
+        Ok(index.entries.iter().map(|entry| (*entry, data(entry))).collect())
+    }
+
+    /// The data object of a record at `offset`, verified.
+    fn object(&self, header: &Header, offset: u64, frame: Frame) -> Result<(Index, Vec<u8>)> {
+        let mut bytes = system_memory::zeroed("a record", frame.length as usize)?;
+        self.medium.read(offset + FRAME as u64, &mut bytes).map_err(self.failed("read"))?;
+        let id = ObjectId { log: header.volume, epoch: header.epoch, sequence: frame.object };
+        match data::decode(id, &bytes, frame.length)? {
+            Found::Data(index) if index.nonce == header.nonce => {
+                index.verify(id, &bytes)?;
+                Ok((index, bytes))
+            }
+            _ => Err(Corrupt::new(id, "is no data object of its log").into()),
+        }
+    }
+
+    /// Writes the blocks of records into a new file.
+    pub(crate) fn export(&self, contents: &Contents, to: &Path) -> Result<()> {
+        let Some(header) = contents.header else { return Ok(()) };
+        if to.exists() {
+            let detail = format!("{} is there: name a new file for the blocks", to.display());
+            return Err(Error::new(ErrorKind::InUse, "write the blocks of the log", detail));
+        }
+        let file = FileDevice::open(to, OpenOptions::create(header.size))?;
+        for record in &contents.records {
+            for (entry, data) in self.read(&header, record)? {
+                let start = entry.start * SECTOR;
+                match data {
+                    Some(data) => file.write_at(start, data)?,
+                    None => file.write_zeroes(start, u64::from(entry.count) * SECTOR)?,
+                }
+            }
+        }
+        file.flush()
+    }
+}
