@@ -253,7 +253,7 @@ int cairn_truncate(const struct cairn_volume *volume, const char *path, uint64_t
 // Sets the permission bits.
 int cairn_chmod(const struct cairn_volume *volume, const char *path, unsigned int mode);
 
-// Sets owner and group; a symbolic link's own.
+// Sets owner and group; a symbolic link's own. (uint32_t)-1 keeps one.
 int cairn_lchown(const struct cairn_volume *volume, const char *path, uint32_t uid, uint32_t gid);
 
 // Sets the times of the last access and of the last change of the contents.

@@ -165,7 +165,7 @@ pub extern "C" fn cairn_chmod(volume: Option<&Volume>, path: Text, mode: c_uint)
     at(volume, &path, |volume, path| volume.set_permissions(path, mode & 0o7777))
 }
 
-/// Sets owner and group; a symbolic link's own.
+/// Sets owner and group; a symbolic link's own. (uint32_t)-1 keeps one.
 #[no_mangle]
 pub extern "C" fn cairn_lchown(volume: Option<&Volume>, path: Text, uid: u32, gid: u32) -> c_int {
     at(volume, &path, |volume, path| volume.set_owner(path, uid, gid))

@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import shutil
 
 import cairn
 import fsspec
@@ -86,3 +87,16 @@ def test_pandas_and_dask_read_from_an_image(image):
     many = dask.dataframe.read_csv("cairn://data/*.csv", storage_options=options)
     assert int(many["x"].sum().compute()) == 3 * 499_500
     fsspec.filesystem("cairn", **options).close()
+
+
+def test_a_file_copied_onto_itself_is_refused_and_kept(filesystem):
+    filesystem.pipe("/a", b"contents")
+    (filesystem.volume / "b").hardlink_to("/a")
+    (filesystem.volume / "c").symlink_to("a")
+    for target in "/a", "/b", "/c":
+        with pytest.raises(shutil.SameFileError):
+            filesystem.cp_file("/a", target)
+    assert filesystem.cat("/a") == b"contents"
+    with pytest.raises(OSError):
+        filesystem.rm("", recursive=True)
+    assert filesystem.cat("/a") == b"contents"

@@ -176,3 +176,23 @@ def test_owners_and_devices(volume):
     path.chown(5, 6)
     path.chown(-1, 7)
     assert (path.lstat().st_uid, path.lstat().st_gid) == (5, 7)
+
+
+def test_what_is_wrong_is_refused_before_anything_changes(image):
+    with cairn.open(image, "rw") as volume:
+        path = volume / "file"
+        path.write_bytes(b"kept")
+        with pytest.raises(TypeError):
+            path.write_bytes("text")
+        for name in None, 5:
+            with pytest.raises(TypeError):
+                volume.open(name, "w")
+        with pytest.raises(OSError):
+            volume.root.rmtree()
+        assert path.read_bytes() == b"kept"
+        path.chown(7, 8)
+        path.chown(-1, 9)
+        path.utime((1, 1))
+        path.touch()
+        found = path.stat()
+        assert (found.st_uid, found.st_gid) == (7, 9) and found.st_mtime > 1

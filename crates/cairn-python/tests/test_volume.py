@@ -169,12 +169,14 @@ def test_a_forked_child_leaves_the_volume_alone(image, mode):
             file = volume.open("/file", "rb") if sys.argv[2] == "r" else volume.open("/file", "wb", 0)
             child = os.fork()
             if child == 0:
-                try:
-                    volume.listdir()
-                except OSError as error:
-                    assert error.errno == errno.EPERM, error
-                else:
-                    raise AssertionError("a call in the child")
+                use = file.read if file.readable() else lambda: file.write(b"child")
+                for call in volume.listdir, use, lambda: file.seek(0, 2):
+                    try:
+                        call()
+                    except OSError as error:
+                        assert error.errno == errno.EPERM, error
+                    else:
+                        raise AssertionError(f"{call} in the child")
                 sys.exit(0)
             assert os.waitpid(child, 0)[1] == 0
             file.close()

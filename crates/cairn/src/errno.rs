@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind};
 use cairn_block::ErrorKind as DeviceKind;
 
 use crate::error::{Cause, Class, Error};
+use crate::process::Forked;
 
+const EPERM: i32 = 1;
 const EIO: i32 = 5;
 
 /// The positive Linux errno of an error of [`crate::fs`], or of an [`Error`] in an [`io::Error`].
@@ -20,6 +22,9 @@ pub fn errno(error: &io::Error) -> i32 {
     }
     if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<Error>()) {
         return error.errno();
+    }
+    if inner.is_some_and(|inner| inner.is::<Forked>()) {
+        return EPERM;
     }
     match error.kind() {
         ErrorKind::NotFound => 2,

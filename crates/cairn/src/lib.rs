@@ -49,6 +49,7 @@ pub mod mkfs;
 pub mod objects;
 pub mod partition;
 pub mod populate;
+mod process;
 pub mod recognise;
 mod remote;
 mod reopen;

@@ -248,9 +248,14 @@ static void list(void)
 static void leave_to_the_parent(void)
 {
     int status;
+    struct cairn_dir *directory;
+    struct cairn_dirent entry;
+    must(cairn_dir_open(volume, "/", &directory), "/");
     pid_t child = fork();
     if (child == 0)
-        _exit(cairn_sync(volume) == -EPERM && cairn_close(volume) == 0 ? 0 : 1);
+        _exit(cairn_sync(volume) == -EPERM && cairn_dir_next(directory, &entry) == -EPERM &&
+              cairn_dir_close(directory) == 0 && cairn_close(volume) == 0 ? 0 : 1);
+    must(cairn_dir_close(directory), "/");
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
         fprintf(stderr, "the child of fork(): %s\n", cairn_last_error());
         exit(1);

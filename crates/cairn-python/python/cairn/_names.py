@@ -5,8 +5,12 @@ import os
 
 def encode(path):
     """The bytes of a path. Names that are no UTF-8 are strings with surrogates, as those of os."""
-    path = path if isinstance(path, (str, bytes)) else str(path)
-    data = path if isinstance(path, bytes) else path.encode("utf-8", "surrogateescape")
+    if isinstance(path, str):
+        data = path.encode("utf-8", "surrogateescape")
+    elif isinstance(path, bytes) or hasattr(path, "__bytes__"):
+        data = bytes(path)
+    else:
+        raise TypeError(f"a path is a str, bytes or a path object, not {type(path).__name__}")
     if b"\0" in data:
         raise ValueError("embedded null byte")
     return data

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import stat
+import time
 
 from ._names import decode, encode, stat_result
 
@@ -173,10 +174,13 @@ class Path:
         self._native.lchown(bytes(self), uid, gid)
 
     def utime(self, times=None, *, ns=None, follow_symlinks=True):
-        """Sets the times of access and modification, as os.utime: times in seconds, or ns."""
-        if (times is None) == (ns is None):
-            raise ValueError("give times or ns")
-        atime, mtime = ns if ns is not None else (round(time * 1e9) for time in times)
+        """Sets the times of access and modification, as os.utime: times in seconds, or ns; to
+        the time of now without either."""
+        if times is not None and ns is not None:
+            raise ValueError("give times or ns, not both")
+        if times is None:
+            ns = ns or (time.time_ns(),) * 2
+        atime, mtime = ns or (round(seconds * 1e9) for seconds in times)
         self._native.utime(bytes(self), atime, mtime, follow_symlinks)
 
     def getxattr(self, name):
@@ -207,6 +211,7 @@ class Path:
             return file.read()
 
     def write_bytes(self, data):
+        data = memoryview(data)
         with self.open("wb") as file:
             return file.write(data)
 
@@ -303,8 +308,13 @@ class Path:
     # Names of files
 
     def touch(self, mode=0o644, exist_ok=True):
-        with self.open("ab" if exist_ok else "xb", permissions=mode):
-            pass
+        try:
+            with self.open("xb", permissions=mode):
+                pass
+        except FileExistsError:
+            if not exist_ok:
+                raise
+            self.utime()
 
     def unlink(self, missing_ok=False):
         try:

@@ -6,6 +6,7 @@
 """
 
 import datetime
+import shutil
 import stat
 
 from fsspec.spec import AbstractFileSystem
@@ -128,13 +129,18 @@ class CairnFileSystem(AbstractFileSystem):
         if source.is_dir():
             target.mkdir(parents=True, exist_ok=True)
             return
+        if target.exists() and target.stat().st_ino == source.stat().st_ino:
+            raise shutil.SameFileError(f"{path1} and {path2} are the same file")
         with source.open("rb", 0) as from_, target.open("wb", 0) as to:
             while piece := from_.read(1 << 20):
                 while piece:
                     piece = piece[to.write(piece) :]
 
     def touch(self, path, truncate=True, **_):
-        with self._path(path).open("wb" if truncate else "ab"):
+        path = self._path(path)
+        if not truncate:
+            return path.touch()
+        with path.open("wb"):
             pass
 
     def created(self, path):

@@ -7,10 +7,12 @@ use cairn_base::Ino;
 use cairn_vfs::{FileKind, FileSystem, walk};
 
 use super::metadata::Metadata;
+use crate::process::Opener;
 
 /// The entries of a directory, without `.` and `..`, in its own order.
 pub struct ReadDir {
     fs: Arc<dyn FileSystem>,
+    opener: Opener,
     directory: Ino,
     position: u64,
     batch: std::vec::IntoIter<cairn_vfs::DirEntry>,
@@ -20,11 +22,12 @@ pub struct ReadDir {
 
 impl ReadDir {
     pub(super) fn new(fs: Arc<dyn FileSystem>, directory: Ino) -> Self {
-        Self { fs, directory, position: 0, batch: Vec::new().into_iter(), end: None }
+        let opener = Opener::this();
+        Self { fs, opener, directory, position: 0, batch: Vec::new().into_iter(), end: None }
     }
 
     fn entry(&self, entry: cairn_vfs::DirEntry) -> DirEntry {
-        DirEntry { fs: self.fs.clone(), directory: self.directory, entry }
+        DirEntry { fs: self.fs.clone(), opener: self.opener, directory: self.directory, entry }
     }
 }
 
@@ -32,6 +35,11 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let is_over = matches!(self.end, Some(Ok(())));
+        if let (false, Err(error)) = (is_over, self.opener.require()) {
+            self.batch = Vec::new().into_iter();
+            self.end = Some(Err(error));
+        }
         loop {
             if let Some(entry) = self.batch.next() {
                 if entry.name.name().is_dots() {
@@ -65,6 +73,7 @@ impl std::fmt::Debug for ReadDir {
 /// An entry of a directory.
 pub struct DirEntry {
     fs: Arc<dyn FileSystem>,
+    opener: Opener,
     directory: Ino,
     entry: cairn_vfs::DirEntry,
 }
@@ -93,6 +102,7 @@ impl DirEntry {
     /// # Errors
     /// The name is gone, or its inode cannot be read.
     pub fn metadata(&self) -> Result<Metadata> {
+        self.opener.require()?;
         Ok(Metadata::new(walk::lookup(&*self.fs, self.directory, self.name())?))
     }
 }

@@ -8,6 +8,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_vfs::{AllocateMode, FileSystem, IoFlags, OpenMode, SetAttributes};
 
 use super::metadata::Metadata;
+use crate::process::Opener;
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,8 +31,7 @@ pub struct File {
     can_write: bool,
     appends: bool,
     position: Mutex<u64>,
-    /// The process that opened it.
-    process: u32,
+    opener: Opener,
 }
 
 impl File {
@@ -49,7 +49,7 @@ impl File {
             can_write,
             appends: uses.appends,
             position: Mutex::new(Rank::Position, 0),
-            process: std::process::id(),
+            opener: Opener::this(),
         })
     }
 
@@ -59,12 +59,18 @@ impl File {
         self.ino
     }
 
+    /// The filesystem, in the process that has its threads.
+    fn fs(&self) -> Result<&dyn FileSystem> {
+        self.opener.require()?;
+        Ok(&*self.fs)
+    }
+
     /// What the volume knows about it.
     ///
     /// # Errors
     /// The inode cannot be read.
     pub fn metadata(&self) -> Result<Metadata> {
-        Ok(Metadata::new(self.fs.getattr(self.ino)?))
+        Ok(Metadata::new(self.fs()?.getattr(self.ino)?))
     }
 
     /// Reads from a byte offset. Returns fewer bytes than `buf` has only at the end of the file.
@@ -73,7 +79,7 @@ impl File {
     /// The file is not open for reading, or cannot be read.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         allowed(self.can_read, "reading")?;
-        Ok(self.fs.read(self.ino, offset, buf, IoFlags::empty())?)
+        Ok(self.fs()?.read(self.ino, offset, buf, IoFlags::empty())?)
     }
 
     /// Writes at a byte offset; a file that was opened for appending is written at its end. Returns
@@ -84,7 +90,7 @@ impl File {
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
         allowed(self.can_write, "writing")?;
         let flags = if self.appends { IoFlags::APPEND } else { IoFlags::empty() };
-        Ok(self.fs.write(self.ino, offset, buf, flags)?)
+        Ok(self.fs()?.write(self.ino, offset, buf, flags)?)
     }
 
     /// Writes all of `buf` at a byte offset.
@@ -110,7 +116,7 @@ impl File {
     pub fn set_len(&self, size: u64) -> Result<()> {
         allowed(self.can_write, "writing")?;
         let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
-        self.fs.setattr(self.ino, &set)?;
+        self.fs()?.setattr(self.ino, &set)?;
         Ok(())
     }
 
@@ -120,7 +126,7 @@ impl File {
     /// The file is not open for writing, there is no room, or the format cannot do this.
     pub fn allocate(&self, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
         allowed(self.can_write, "writing")?;
-        Ok(self.fs.allocate(self.ino, mode, offset, len)?)
+        Ok(self.fs()?.allocate(self.ino, mode, offset, len)?)
     }
 
     /// The next data or hole at or after a byte offset, as lseek(2). `None` if there is none.
@@ -128,7 +134,7 @@ impl File {
     /// # Errors
     /// The block map cannot be read.
     pub fn find(&self, what: cairn_vfs::Seek, offset: u64) -> Result<Option<u64>> {
-        match self.fs.seek(self.ino, offset, what) {
+        match self.fs()?.seek(self.ino, offset, what) {
             Ok(found) => Ok(Some(found)),
             Err(cairn_vfs::Error::NoData) => Ok(None),
             Err(error) => Err(error.into()),
@@ -140,7 +146,7 @@ impl File {
     /// # Errors
     /// They could not be written, now or since the last call.
     pub fn sync_all(&self) -> Result<()> {
-        Ok(self.fs.fsync(self.ino, self.handle, false)?)
+        Ok(self.fs()?.fsync(self.ino, self.handle, false)?)
     }
 
     /// Makes the contents durable, and what is needed to read them.
@@ -148,7 +154,7 @@ impl File {
     /// # Errors
     /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
-        Ok(self.fs.fsync(self.ino, self.handle, true)?)
+        Ok(self.fs()?.fsync(self.ino, self.handle, true)?)
     }
 }
 
@@ -165,7 +171,7 @@ fn allowed(is: bool, what: &str) -> Result<()> {
 impl Drop for File {
     fn drop(&mut self) {
         // A forked child has none of the volume's threads, and its locks may be held for ever.
-        if self.process != std::process::id() {
+        if !self.opener.is_here() {
             return;
         }
         self.fs.release(self.ino, self.handle);
@@ -175,6 +181,7 @@ impl Drop for File {
 
 impl Read for &File {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        self.opener.require()?;
         let mut position = self.position.lock();
         let read = self.read_at(buf, *position)?;
         *position += read as u64;
@@ -184,6 +191,7 @@ impl Read for &File {
 
 impl Write for &File {
     fn write(&mut self, buf: &[u8]) -> Result<usize> {
+        self.opener.require()?;
         let mut position = self.position.lock();
         let written = self.write_at(buf, *position)?;
         *position = if self.appends { self.metadata()?.len() } else { *position + written as u64 };
@@ -198,6 +206,7 @@ impl Write for &File {
 
 impl Seek for &File {
     fn seek(&mut self, to: SeekFrom) -> Result<u64> {
+        self.opener.require()?;
         let mut position = self.position.lock();
         let found = match to {
             SeekFrom::Start(offset) => Some(offset),

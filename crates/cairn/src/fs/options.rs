@@ -96,7 +96,7 @@ impl OpenOptions {
     /// As `std::fs::OpenOptions::open`. A directory is not opened.
     pub fn open(&self, volume: &Volume, path: impl AsPath) -> Result<File> {
         self.check()?;
-        let fs = volume.filesystem();
+        let fs = volume.here()?;
         let path = path.as_path_bytes();
         let file = match self.find(&**fs, path)? {
             Some(ino) => File::new(fs.clone(), ino, self.uses)?,
@@ -138,7 +138,7 @@ impl OpenOptions {
     }
 
     fn make(&self, volume: &Volume, path: &[u8]) -> Result<File> {
-        let fs = volume.filesystem();
+        let fs = volume.here()?;
         // A link that leads nowhere yet names the file that is made, but not a new one.
         let path = if self.create_new { path.to_vec() } else { walk::behind_links(&**fs, path)? };
         let (parent, name) = walk::resolve_parent(&**fs, &path)?;

@@ -101,9 +101,9 @@ impl Volume {
     /// # Errors
     /// As `std::fs::read_dir`.
     pub fn read_dir(&self, path: impl AsPath) -> Result<ReadDir> {
-        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), true)?;
+        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), true)?;
         found.kind.check_directory()?;
-        Ok(ReadDir::new(self.filesystem().clone(), found.ino))
+        Ok(ReadDir::new(self.here()?.clone(), found.ino))
     }
 
     /// What the volume knows about a file.
@@ -111,7 +111,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::metadata`.
     pub fn metadata(&self, path: impl AsPath) -> Result<Metadata> {
-        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), true)?;
+        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), true)?;
         Ok(Metadata::new(found))
     }
 
@@ -120,7 +120,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::symlink_metadata`.
     pub fn symlink_metadata(&self, path: impl AsPath) -> Result<Metadata> {
-        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), false)?;
+        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), false)?;
         Ok(Metadata::new(found))
     }
 
@@ -177,7 +177,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::read_link`.
     pub fn read_link(&self, path: impl AsPath) -> Result<Vec<u8>> {
-        let fs = self.filesystem();
+        let fs = self.here()?;
         let found = walk::resolve(&**fs, path.as_path_bytes(), false)?;
         if found.kind != FileKind::Symlink {
             return Err(Error::new(ErrorKind::InvalidInput, "not a symbolic link"));
@@ -194,7 +194,7 @@ impl Volume {
     }
 
     fn create(&self, path: &[u8], new: NewInode<'_>, permissions: u32) -> Result<()> {
-        let fs = self.filesystem();
+        let fs = self.here()?;
         if !matches!(new, NewInode::Directory) {
             check_no_slash(path)?;
         }
@@ -209,7 +209,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::hard_link`.
     pub fn hard_link(&self, original: impl AsPath, link: impl AsPath) -> Result<()> {
-        let fs = self.filesystem();
+        let fs = self.here()?;
         check_no_slash(link.as_path_bytes())?;
         let original = walk::resolve(&**fs, original.as_path_bytes(), false)?;
         let (parent, name) = walk::resolve_parent(&**fs, link.as_path_bytes())?;
@@ -223,7 +223,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::rename`.
     pub fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<()> {
-        let fs = self.filesystem();
+        let fs = self.here()?;
         let (old, name) = walk::resolve_parent(&**fs, from.as_path_bytes())?;
         let (new, new_name) = walk::resolve_parent(&**fs, to.as_path_bytes())?;
         if walk::lookup(&**fs, old.ino, name)?.kind != FileKind::Directory {
@@ -239,8 +239,8 @@ impl Volume {
     /// As `std::fs::remove_file`.
     pub fn remove_file(&self, path: impl AsPath) -> Result<()> {
         check_no_slash(path.as_path_bytes())?;
-        let (parent, name) = walk::resolve_parent(&**self.filesystem(), path.as_path_bytes())?;
-        Ok(self.filesystem().unlink(parent.ino, name)?)
+        let (parent, name) = walk::resolve_parent(&**self.here()?, path.as_path_bytes())?;
+        Ok(self.here()?.unlink(parent.ino, name)?)
     }
 
     /// Removes an empty directory.
@@ -248,8 +248,8 @@ impl Volume {
     /// # Errors
     /// As `std::fs::remove_dir`.
     pub fn remove_dir(&self, path: impl AsPath) -> Result<()> {
-        let (parent, name) = walk::resolve_parent(&**self.filesystem(), path.as_path_bytes())?;
-        Ok(self.filesystem().rmdir(parent.ino, name)?)
+        let (parent, name) = walk::resolve_parent(&**self.here()?, path.as_path_bytes())?;
+        Ok(self.here()?.rmdir(parent.ino, name)?)
     }
 
     /// Removes a directory with everything below it, or a file. Symbolic links are not followed.
@@ -257,12 +257,14 @@ impl Volume {
     /// # Errors
     /// As `std::fs::remove_dir_all`.
     pub fn remove_dir_all(&self, path: impl AsPath) -> Result<()> {
-        let fs = self.filesystem();
+        let fs = self.here()?;
         let path = path.as_path_bytes();
         let start = walk::resolve(&**fs, path, false)?;
         if start.kind != FileKind::Directory {
             return self.remove_file(path);
         }
+        // The root has no name that could be removed: nothing below it is, either.
+        walk::resolve_parent(&**fs, path)?;
         // Directories, each after the one that it is in.
         let mut directories = vec![Vec::new()];
         walk::walk(&**fs, start.ino, &mut |visit| {
@@ -290,12 +292,16 @@ impl Volume {
         self.set(path.as_path_bytes(), true, &set)
     }
 
-    /// Sets owner and group; a symbolic link's own.
+    /// Sets owner and group; a symbolic link's own. `u32::MAX` keeps one, as lchown(2).
     ///
     /// # Errors
     /// As `std::os::unix::fs::lchown`.
     pub fn set_owner(&self, path: impl AsPath, uid: u32, gid: u32) -> Result<()> {
-        let set = SetAttributes { uid: Some(uid), gid: Some(gid), ..SetAttributes::default() };
+        let set = SetAttributes {
+            uid: (uid != u32::MAX).then_some(uid),
+            gid: (gid != u32::MAX).then_some(gid),
+            ..SetAttributes::default()
+        };
         self.set(path.as_path_bytes(), false, &set)
     }
 
@@ -326,8 +332,8 @@ impl Volume {
     }
 
     fn set(&self, path: &[u8], follow: bool, set: &SetAttributes) -> Result<()> {
-        let found = walk::resolve(&**self.filesystem(), path, follow)?;
-        self.filesystem().setattr(found.ino, set)?;
+        let found = walk::resolve(&**self.here()?, path, follow)?;
+        self.here()?.setattr(found.ino, set)?;
         Ok(())
     }
 
@@ -337,8 +343,8 @@ impl Volume {
     /// # Errors
     /// The path leads to no file, or the attributes cannot be read.
     pub fn xattr(&self, path: impl AsPath, name: impl AsPath) -> Result<Option<Vec<u8>>> {
-        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), false)?;
-        match self.filesystem().getxattr(found.ino, name.as_path_bytes()) {
+        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), false)?;
+        match self.here()?.getxattr(found.ino, name.as_path_bytes()) {
             Ok(value) => Ok(Some(value)),
             Err(cairn_vfs::Error::NoAttribute) => Ok(None),
             Err(error) => Err(error.into()),
@@ -350,8 +356,8 @@ impl Volume {
     /// # Errors
     /// As [`Volume::xattr`].
     pub fn list_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
-        let found = walk::resolve(&**self.filesystem(), path.as_path_bytes(), false)?;
-        Ok(self.filesystem().listxattr(found.ino)?)
+        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), false)?;
+        Ok(self.here()?.listxattr(found.ino)?)
     }
 
     /// Sets an extended attribute, or removes it.
@@ -364,7 +370,7 @@ impl Volume {
         name: impl AsPath,
         value: Option<&[u8]>,
     ) -> Result<()> {
-        let (fs, name) = (self.filesystem(), name.as_path_bytes());
+        let (fs, name) = (self.here()?, name.as_path_bytes());
         let found = walk::resolve(&**fs, path.as_path_bytes(), false)?;
         match value {
             Some(value) => fs.setxattr(found.ino, name, value, XattrMode::Set)?,
@@ -384,7 +390,7 @@ impl Volume {
         path: impl AsPath,
         visit: &mut dyn FnMut(&[u8], &Metadata) -> ControlFlow<()>,
     ) -> Result<()> {
-        let fs = self.filesystem();
+        let fs = self.here()?;
         let start = walk::resolve(&**fs, path.as_path_bytes(), false)?;
         walk::walk(&**fs, start.ino, &mut |met| {
             let found = Metadata::new(met.attributes.clone());
@@ -411,7 +417,7 @@ impl Volume {
         progress: &mut dyn FnMut(&CopyProgress<'_>) -> ControlFlow<()>,
     ) -> Result<Copied> {
         let (from, to) = (from.as_path_bytes(), to.as_path_bytes());
-        copy::tree(&**self.filesystem(), from, &**to_volume.filesystem(), to, progress)
+        copy::tree(&**self.here()?, from, &**to_volume.here()?, to, progress)
     }
 
     /// Makes everything durable that was written so far.
@@ -419,6 +425,6 @@ impl Volume {
     /// # Errors
     /// Something could not be written.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.filesystem().sync()?)
+        Ok(self.here()?.sync()?)
     }
 }

@@ -19,6 +19,7 @@ use crate::format::{self, Format, Info};
 use crate::further;
 use crate::image::{ImageSpec, Location, Part};
 use crate::interrupted::interrupted_repair;
+use crate::process::{Forked, Opener};
 use crate::recognise::recognise;
 use crate::reopen::{self, Reopened};
 
@@ -37,8 +38,7 @@ pub struct Volume {
     needs_check: Option<String>,
     claim: Option<BlockClaim>,
     is_closed: bool,
-    /// The process that opened it. Only that one has its threads.
-    process: u32,
+    opener: Opener,
 }
 
 impl Volume {
@@ -67,14 +67,20 @@ impl Volume {
     }
 
     /// What to tell who calls a volume in a forked child.
-    pub const FORKED: &str = "another process opened the volume: open the image again after fork()";
+    pub const FORKED: &str = Forked::TEXT;
 
     /// True in the process that opened the volume. A child that this one has forked shares neither
     /// its threads nor what they do: it can drop or close the volume, which changes nothing, and
-    /// must open the image itself.
+    /// must open the image itself. Calls of [`crate::fs`] fail there with EPERM.
     #[must_use]
     pub fn is_here(&self) -> bool {
-        self.process == std::process::id()
+        self.opener.is_here()
+    }
+
+    /// The filesystem, in the process that has its threads.
+    pub(crate) fn here(&self) -> std::io::Result<&Arc<dyn FileSystem>> {
+        self.opener.require()?;
+        Ok(&self.filesystem)
     }
 
     /// Why the volume, which was opened for writing, should have been checked before, and what to
@@ -115,7 +121,7 @@ impl Volume {
             needs_check,
             claim: None,
             is_closed: false,
-            process: std::process::id(),
+            opener: Opener::this(),
         }
     }
 }
@@ -298,7 +304,7 @@ fn probe_and_open(
         needs_check,
         claim: None,
         is_closed: false,
-        process: std::process::id(),
+        opener: Opener::this(),
     })
 }
 
