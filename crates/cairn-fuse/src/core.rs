@@ -124,7 +124,11 @@ impl Core {
         match catch_unwind(AssertUnwindSafe(|| admitted(&*self.fs))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                self.counters.count_error();
+                // A name or an attribute that is not there is an answer, as to every program's stat(2)
+                // and to the kernel's own question for capabilities before each write.
+                if !matches!(error, Error::NotFound | Error::NoAttribute) {
+                    self.counters.count_error();
+                }
                 match error {
                     Error::Corrupt(_) | Error::Io(_) => tracing::error!("{what}: {error}"),
                     // Not logged: the kernel asks most files for extended attributes, and few have

@@ -11,7 +11,7 @@ use cairn_jbd2::Images;
 
 use crate::error::Result;
 use crate::fast_commit::ReplayTarget;
-use crate::format::features::Incompat;
+use crate::format::features::{Compat, Incompat};
 use crate::raw::{RawVolume, SuperblockChoice, journal};
 use crate::recovery;
 
@@ -89,11 +89,16 @@ fn replay(
             return Ok(());
         }
     }
-    for (pba, image) in sound.images.into_iter().filter(|(pba, _)| volume.layout.contains(*pba, 1))
-    {
+    let images = sound.images.iter().filter(|(pba, _)| volume.layout.contains(**pba, 1));
+    for (pba, image) in images {
         let at = pba.get().saturating_mul(volume.layout.block_size.into());
         // Beyond the end of the device there is nothing to be read, either.
         let _ = overlay.write_at(at, image.to_vec());
     }
-    Err(why)
+    // Beside a damaged superblock, the replay cannot end. That the log is empty need not be written
+    // here, and fast commits are all that may be missing.
+    match sound.is_whole() && !volume.layout.features.compat(Compat::FAST_COMMIT) {
+        true => Ok(()),
+        false => Err(why),
+    }
 }

@@ -71,7 +71,11 @@ pub const FAMILIES: &[Family] = &[
     of(Gauge, "read_only", Is("state.mode", "ro"), "1 if the volume is read-only."),
     gauge("frozen", "state.frozen", "1 if the volume is frozen."),
     of(Counter, "requests", Each("fuse.requests", "operation"), "Requests of the kernel."),
-    counter("request_errors", "fuse.errors", "Requests that were answered with an error."),
+    counter(
+        "request_errors",
+        "fuse.errors",
+        "Requests that were answered with an error, but for missing names and attributes.",
+    ),
     times("request_duration_seconds", "fuse.request_ns", "Time that requests took."),
     gauge("requests_in_progress", "fuse.queue_now", "Requests that are being answered."),
     counter("read_bytes", "fuse.read_bytes", "Bytes that requests have read."),

@@ -31,6 +31,14 @@ pub struct Answer {
     pub report: Option<Report>,
 }
 
+impl Answer {
+    /// The same mount, whose daemon no longer answers.
+    #[must_use]
+    pub fn down(self) -> Self {
+        Self { report: None, ..self }
+    }
+}
+
 /// Upper bounds of the buckets of times, as powers of two in nanoseconds: 1 µs to 34 s.
 const POWERS: std::ops::RangeInclusive<u32> = 10..=35;
 

@@ -104,6 +104,43 @@ fn a_file_of_metrics_follows_its_mount_to_the_end() {
 }
 
 #[test]
+fn a_file_of_metrics_says_that_the_daemon_has_died() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let file = volume.outside("cairn.prom");
+    let mut command = Command::new(CAIRN);
+    command.args(["stats", "--prometheus", "--watch=0.02", "--output"]).arg(&file);
+    let mut watcher = command.arg(volume.root()).stdout(Stdio::null()).spawn().unwrap();
+    for up in [1, 0] {
+        let line = format!("cairn_up{{mountpoint=\"{}\"}} {up}\n", volume.root().display());
+        while !fs::read_to_string(&file).is_ok_and(|text| text.contains(&line)) {
+            assert!(watcher.try_wait().unwrap().is_none(), "the watcher ended before {line}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if up == 1 {
+            volume.kill();
+        }
+    }
+    volume.clear();
+    assert!(watcher.wait().unwrap().success());
+    assert!(!file.exists(), "the metrics of a mount that is gone");
+}
+
+#[test]
+fn missing_names_and_attributes_are_no_failed_requests() {
+    let mut volume = Volume::mounted(SIZE, "");
+    assert!(fs::metadata(volume.path("missing")).is_err());
+    // The kernel asks for the capabilities of what is written.
+    fs::write(volume.path("file"), "x").unwrap();
+    let text = metrics("--prometheus", &volume.root());
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("cairn_request_errors_total{") && line.ends_with(" 0")),
+        "{text}"
+    );
+    volume.unmount();
+}
+
+#[test]
 fn only_a_regular_file_is_replaced_and_it_keeps_its_mode() {
     let mut volume = Volume::mounted(SIZE, "");
     let (file, link) = (volume.outside("cairn.prom"), volume.outside("link"));
