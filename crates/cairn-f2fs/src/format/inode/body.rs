@@ -76,7 +76,9 @@ impl Inode {
             return Ok(());
         }
         let mut pointers = self.data_pointers(block);
+        // The root is known to be a directory, and Linux mounts one without its first block.
         if self.kind == FileKind::Directory
+            && ino != Nid::ROOT
             && self.has_dots()
             && self.data_pointers(block).next() == Some(BlockAddr::NULL)
         {
