@@ -124,8 +124,8 @@ impl Core {
         match catch_unwind(AssertUnwindSafe(|| admitted(&*self.fs))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                // A name or an attribute that is not there is an answer, as to every program's stat(2)
-                // and to the kernel's own question for capabilities before each write.
+                // That a name or an attribute is not there is an answer: to stat(2), and to the
+                // kernel's own question for capabilities before each write.
                 if !matches!(error, Error::NotFound | Error::NoAttribute) {
                     self.counters.count_error();
                 }

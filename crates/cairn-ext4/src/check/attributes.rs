@@ -1,6 +1,7 @@
 //! Extended attributes: in the inode, in a block that inodes share, and in inodes of their own.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::units::stored;
 use cairn_base::{Ino, Pba};
@@ -239,6 +240,10 @@ impl Container<'_> {
             state.findings.add(finding.stored(Shown::text(format!("inode {value} {what}"))));
         };
         if !state.layout.features.incompat(Incompat::EA_INODE) {
+            let record = state.record(value);
+            if record.is_some_and(|record| record.flags.contains(InodeFlags::EA_INODE)) {
+                state.totals.values.fetch_add(1, Relaxed);
+            }
             return wrong("without the feature ea_inode");
         }
         let Some(record) = state.record(value) else { return wrong("cannot be read") };

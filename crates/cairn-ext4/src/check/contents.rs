@@ -14,7 +14,7 @@ use super::map;
 use super::quota;
 use super::state::State;
 use crate::format::extent::MAX_FILE_BLOCKS;
-use crate::format::features::RoCompat;
+use crate::format::features::{Incompat, RoCompat};
 use crate::format::indirect;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
@@ -34,7 +34,9 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     if kind == FileKind::Directory {
         state.totals.directories.fetch_add(1, Relaxed);
     }
-    if record.flags.contains(InodeFlags::EA_INODE) {
+    // Without the feature the flag is wrong, and the inode a file.
+    let has_values = state.layout.features.incompat(Incompat::EA_INODE);
+    if has_values && record.flags.contains(InodeFlags::EA_INODE) {
         facts.set_value();
     }
     if record.flags.contains(InodeFlags::ENCRYPT) {

@@ -57,9 +57,10 @@ pub(super) struct Totals {
     pub(super) used_clusters: AtomicU64,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,
-    /// Extent trees, and files in inodes, without the feature.
+    /// Extent trees, files in inodes, and values in inodes of their own, without the feature.
     pub(super) trees: AtomicU64,
     pub(super) inline: AtomicU64,
+    pub(super) values: AtomicU64,
     /// Blocks that more than one file has, and that a walk reads nevertheless.
     pub(super) read_twice: AtomicU64,
 }

@@ -130,6 +130,25 @@ fn a_wrong_type_with_a_right_checksum_loses_nothing() {
 }
 
 /// All losses allowed, an inode with contents of a known form is not cleared.
+/// The flag of an inode that holds a value was believed, and set the volume's feature: no attribute
+/// had the value, so the file went.
+#[test]
+fn a_file_with_the_flag_of_a_value_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = sound(dir.path(), &["-t", "ext4", "-b", "1024"]);
+    let (device, copy) = (read_image(&image).unwrap(), dir.path().join("copy"));
+    for path in ["/dir/file", "/dir/small", "/dir"] {
+        let what = format!("sif {path} flags 0x280000");
+        let hurt = injected(&image, &copy, &what);
+        for scope in [Scope::Accounting, Scope::All] {
+            let (plan, after) = repaired(&hurt, scope).expect(&what);
+            assert_eq!(plan.steps.losing().count(), 0, "{what}: {:?}", plan.steps.kept());
+            assert_eq!(complaint(&after, &copy), None, "{what}");
+            assert_eq!(snapshot(device.fork()).len(), snapshot(after).len(), "{what}");
+        }
+    }
+}
+
 #[test]
 fn an_unknown_type_clears_no_file() {
     let dir = tempfile::tempdir().unwrap();

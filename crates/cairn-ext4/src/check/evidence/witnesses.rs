@@ -75,7 +75,7 @@ pub(super) fn features_of_files(device: &dyn BlockDevice, state: &State) -> Vec<
     let flags = [
         (Incompat::EXTENTS, seen(&state.totals.trees)),
         (Incompat::INLINE_DATA, seen(&state.totals.inline)),
-        (Incompat::EA_INODE, true),
+        (Incompat::EA_INODE, seen(&state.totals.values)),
     ];
     let flags = flags.into_iter().filter(|(_, is_possible)| *is_possible);
     let with = |flag| {
