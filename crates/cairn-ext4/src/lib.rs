@@ -22,6 +22,7 @@ mod error;
 mod extent;
 mod fast_commit;
 mod features_in_use;
+mod form;
 mod format;
 mod fsync;
 mod groups;

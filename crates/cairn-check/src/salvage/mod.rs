@@ -9,7 +9,7 @@ use std::fmt;
 
 pub use bounds::{ANY_SIZE, Allowance, Faults};
 pub use runs::{Run, Runs};
-pub use walk::{DEEPEST, LOST, Tree, Walk};
+pub use walk::{DEEPEST, Entry, LOST, Tree, Walk};
 
 /// A time: seconds since 1970, and nanoseconds.
 pub type Moment = (i64, u32);

@@ -13,25 +13,31 @@ const MOST_LINKED: usize = 1 << 20;
 /// Where inodes go of which no path is known.
 pub const LOST: &[u8] = b"lost";
 
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its bytes.
+    pub name: Vec<u8>,
+    /// The inode that it leads to.
+    pub ino: u64,
+    /// The code of the file type beside it; 0 if there is none.
+    pub code: u8,
+}
+
 /// The directories of a volume.
 pub trait Tree {
     /// A directory that is to be walked.
     type Directory;
 
-    /// Its names, with the inodes that they lead to. What cannot be read is lost.
-    fn list(
-        &self,
-        walk: &mut Walk<'_>,
-        directory: &Self::Directory,
-        path: &[u8],
-    ) -> Vec<(Vec<u8>, u64)>;
+    /// Its names. What cannot be read is lost.
+    fn list(&self, walk: &mut Walk<'_>, directory: &Self::Directory, path: &[u8]) -> Vec<Entry>;
 
-    /// Hands out what a name leads to. Returns a directory that is to be walked, unless the name
-    /// is too deep.
+    /// Hands out what a name with this path leads to. Returns a directory that is to be walked,
+    /// unless the name is too deep.
     fn named(
         &self,
         walk: &mut Walk<'_>,
-        ino: u64,
+        entry: &Entry,
         path: &[u8],
         is_deep: bool,
     ) -> Option<Self::Directory>;
@@ -40,7 +46,7 @@ pub trait Tree {
 /// A directory that is being walked.
 struct Level {
     path: Vec<u8>,
-    names: std::vec::IntoIter<(Vec<u8>, u64)>,
+    names: std::vec::IntoIter<Entry>,
 }
 
 /// What was found so far.
@@ -122,17 +128,17 @@ impl<'a> Walk<'a> {
         let mut levels = vec![Level { path, names }];
         while self.goes_on {
             let Some(level) = levels.last_mut() else { break };
-            let Some((name, ino)) = level.names.next() else {
+            let Some(entry) = level.names.next() else {
                 levels.pop();
                 continue;
             };
-            let Some(path) = join(&level.path, &name) else {
+            let Some(path) = join(&level.path, &entry.name) else {
                 let path = level.path.clone();
-                self.lost(&path, ino, "a path below it is too long: it is in lost/");
+                self.lost(&path, entry.ino, "a path below it is too long: it is in lost/");
                 continue;
             };
             let is_deep = levels.len() >= DEEPEST;
-            if let Some(directory) = tree.named(self, ino, &path, is_deep) {
+            if let Some(directory) = tree.named(self, &entry, &path, is_deep) {
                 let names = tree.list(self, &directory, &path).into_iter();
                 levels.push(Level { path, names });
             }

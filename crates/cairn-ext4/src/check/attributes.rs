@@ -10,6 +10,7 @@ use cairn_check::{Finding, Place, Value as Shown};
 use super::claims::Claims;
 use super::kinds;
 use super::state::State;
+use crate::form::stored_flags;
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::xattr::{self, Attribute, Value, XattrLocation};
@@ -240,8 +241,10 @@ impl Container<'_> {
             state.findings.add(finding.stored(Shown::text(format!("inode {value} {what}"))));
         };
         if !state.layout.features.incompat(Incompat::EA_INODE) {
-            let record = state.record(value);
-            if record.is_some_and(|record| record.flags.contains(InodeFlags::EA_INODE)) {
+            // The flag itself counts, which says nothing without the feature.
+            let flags = state.record_bytes(value).map(|bytes| stored_flags(&bytes));
+            let flags = InodeFlags::from_bits_retain(flags.unwrap_or(0));
+            if flags.contains(InodeFlags::EA_INODE) {
                 state.totals.values.fetch_add(1, Relaxed);
             }
             return wrong("without the feature ea_inode");

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-/// Offset of `i_flags` in a record.
-const FLAGS_AT: usize = 32;
+use crate::form;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Other {
@@ -53,23 +52,11 @@ impl Corrected {
             return;
         }
         let other = self.others.lock().get(&ino.get()).copied().unwrap_or_default();
-        if let (Some(mode), Some(place)) = (other.mode, bytes.first_chunk_mut()) {
-            *place = mode.to_le_bytes();
-        }
-        let place = bytes.get_mut(FLAGS_AT..).and_then(<[u8]>::first_chunk_mut);
-        if let (Some(flags), Some(place)) = (other.flags, place) {
-            *place = flags.to_le_bytes();
-        }
+        form::set(bytes, other.mode, other.flags);
     }
 
     /// Is something noted of the inode?
     pub(super) fn has(&self, ino: Ino) -> bool {
         self.is_used.load(Relaxed) && self.others.lock().contains_key(&ino.get())
     }
-}
-
-/// The flags in the bytes of a record.
-pub(super) fn stored_flags(bytes: &[u8]) -> u32 {
-    let flags = bytes.get(FLAGS_AT..).and_then(<[u8]>::first_chunk);
-    u32::from_le_bytes(flags.copied().unwrap_or_default())
 }

@@ -9,6 +9,7 @@ use cairn_check::{Finding, Kind, Value};
 use cairn_vfs::FileKind;
 
 use super::dir_blocks::Directory;
+use super::disputes;
 use super::htree::{Hashes, Role};
 use super::kinds;
 use crate::format::dir_entry::{self, Defect, Entry};
@@ -208,7 +209,10 @@ impl<'a> Names<'a> {
             let place = self.directory.place(block).at_offset(as_u64(entry.offset));
             let finding = Finding::new(&kinds::ENTRY_TYPE, place.named(entry.name));
             let (found, expected) = (u64::from(entry.file_type), u64::from(expected));
-            state.findings.add(finding.stored(found).computed(expected));
+            let finding = finding.stored(found).computed(expected);
+            let said = FileKind::of_entry_code(entry.file_type);
+            let said = said.filter(|_| self.directory.format.filetype);
+            disputes::name_differs(state, ino, said, finding);
         }
     }
 

@@ -13,8 +13,8 @@ use super::evidence::{self, Candidate};
 use super::source::Source;
 use super::state::State;
 use super::{
-    attributes, bitmaps, directories, file_type, groups, inodes, links, named, open, orphans,
-    owners, quota, superblock,
+    attributes, bitmaps, directories, disputes, file_type, groups, inodes, links, named, open,
+    orphans, owners, quota, strays, superblock,
 };
 use crate::error::Result;
 use crate::format::features::RoCompat;
@@ -136,6 +136,7 @@ fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
     state.progress.begin("inodes", groups);
     run(inodes::Inodes(state.clone()), THREADS, runtime);
     file_type::resolve(state);
+    strays::resolve(state);
     let is_shared = state.layout.features.ro_compat(RoCompat::SHARED_BLOCKS);
     if state.twice.next(0).is_some() && !is_shared {
         run(owners::Twice(state.clone()), THREADS, runtime);
@@ -143,6 +144,7 @@ fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
     attributes::check_references(state);
     state.progress.begin("directories", state.totals.directories.load(Relaxed));
     run(directories::Directories(state.clone()), THREADS, runtime);
+    disputes::judge(state);
     links::check(state)?;
     directories::judge_checksums(state);
     state.progress.begin("bitmaps", groups);

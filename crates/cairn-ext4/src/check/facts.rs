@@ -1,8 +1,10 @@
-//! [`Facts`]: what the check remembers of an inode, in 16 bytes; [`Suspect`]: of one set aside.
+//! [`Facts`]: what the check remembers of an inode, in 16 bytes; [`Suspect`]: of one set aside;
+//! [`Dispute`]: names that contradict it.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use cairn_base::Ino;
+use cairn_check::Finding;
 use cairn_vfs::FileKind;
 
 const IN_USE: u32 = 1 << 16;
@@ -55,6 +57,11 @@ impl Facts {
     /// The inode holds the value of an attribute.
     pub(super) fn set_value(&self) {
         self.set(VALUE);
+    }
+
+    /// The inode holds no value after all.
+    pub(super) fn clear_value(&self) {
+        self.word.fetch_and(!VALUE, Relaxed);
     }
 
     /// The inode is damaged, so that its contents are not looked at.
@@ -154,6 +161,17 @@ pub(super) struct Suspect {
     pub(super) bytes: Vec<u8>,
     /// The types that the contents fit.
     pub(super) fitting: Vec<FileKind>,
+}
+
+/// Names of an inode that have another type than its mode, although its contents fit both.
+#[derive(Debug)]
+pub(super) struct Dispute {
+    /// The type of the first one.
+    pub(super) said: FileKind,
+    /// All of them have that type.
+    pub(super) is_one: bool,
+    /// What is found if the mode is right.
+    pub(super) names: Vec<Finding>,
 }
 
 const _: () = assert!(size_of::<Facts>() == 16);

@@ -9,18 +9,14 @@ use cairn_base::Ino;
 use cairn_check::{Finding, Place};
 use cairn_vfs::FileKind;
 
-use super::body;
 use super::directory;
 use super::each_entry::each_entry;
 use super::facts::Suspect;
 use super::inodes;
 use super::kinds;
 use super::state::State;
+use crate::form::types;
 use crate::format::features::Incompat;
-use crate::format::inode::Inode as Record;
-
-/// The bits of the type in a mode.
-const TYPE: u16 = 0o170_000;
 
 /// Decides of what type the inodes are that were set aside, and examines them as such.
 pub(super) fn resolve(state: &State) {
@@ -32,31 +28,18 @@ pub(super) fn resolve(state: &State) {
     let names = named(state, &suspects);
     for suspect in suspects {
         let Suspect { ino, bytes, fitting } = suspect;
-        let (mode, _) = Record::mode_and_links(&bytes);
-        let stored = FileKind::from_mode(mode.into());
+        let Some(record) = state.record(ino) else { continue };
         let said = names.get(&ino.get()).copied();
-        let is_special = |kind: FileKind| !matches!(kind.entry_code(), 1 | 2 | 7);
-        let is_bare = || body::has_no_map(state, &bytes);
-        let (kind, is_proved) = match said {
-            Some(Some(kind)) if fitting.contains(&kind) => (kind, true),
-            // Mode and names agree, and a map of blocks does not contradict both.
-            Some(Some(said)) if Some(said) == stored && (!is_special(said) || is_bare()) => {
-                inodes::examine(state, ino, &bytes);
-                continue;
-            }
-            _ => match fitting.first() {
-                Some(kind) => (*kind, false),
-                None => continue,
-            },
-        };
-        let right = mode & !TYPE | u16::try_from(kind.mode_bits()).unwrap_or(0);
-        let finding = match is_proved {
-            true => &kinds::INODE_TYPE,
-            false => &kinds::INODE_TYPE_UNPROVED,
-        };
-        let finding = Finding::new(finding, Place::inode(ino.get()).in_field("i_mode"));
-        state.findings.add(finding.hex(mode, right));
-        state.corrected.set_mode(ino, right);
+        if let Some((kind, is_proved)) = types::decided(&record, said, &fitting) {
+            let right = types::mode_of(record.mode, kind);
+            let finding = match is_proved {
+                true => &kinds::INODE_TYPE,
+                false => &kinds::INODE_TYPE_UNPROVED,
+            };
+            let place = Place::inode(ino.get()).in_field("i_mode");
+            state.findings.add(Finding::new(finding, place).hex(record.mode, right));
+            state.corrected.set_mode(ino, right);
+        }
         inodes::examine(state, ino, &bytes);
     }
 }

@@ -7,13 +7,13 @@ use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place, Work};
 
-use super::body;
 use super::contents;
 use super::facts::Suspect;
 use super::form;
 use super::kinds;
 use super::record::{self, Verdict};
 use super::state::State;
+use crate::form::{shape, types};
 use crate::format::group_desc::GroupFlags;
 use crate::format::inode::Inode as Record;
 use crate::format::layout::inodes;
@@ -115,12 +115,18 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
         return;
     }
     let Some(mut record) = Record::decode_unchecked(bytes, &state.layout) else { return };
-    let flags = form::flags(state, ino, &record);
+    form::note(state, ino, &record);
+    let flags = shape::flags(state, ino, &record);
     if flags != record.flags {
         state.corrected.set_flags(ino, flags.bits());
         record.flags = flags;
     }
-    let fitting = body::contradicted(state, ino, &record);
+    let known = state.inodes.get(ino.get());
+    let is_left = known.is_some_and(|facts| facts.is_system() || facts.is_orphan());
+    let fitting = match is_left {
+        true => Vec::new(),
+        false => types::contradicted(state, ino, &record),
+    };
     if fitting.is_empty() {
         return examine(state, ino, bytes);
     }

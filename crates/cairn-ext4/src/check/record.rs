@@ -5,11 +5,11 @@ use cairn_check::{Finding, Place, Value};
 use cairn_vfs::FileKind;
 
 use super::contents::most_bytes;
-use super::corrected::stored_flags;
 use super::facts::Facts;
 use super::kinds;
 use super::named;
 use super::state::State;
+use crate::form::stored_flags;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;

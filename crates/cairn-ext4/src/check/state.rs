@@ -12,7 +12,7 @@ use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
 use super::corrected::Corrected;
-use super::facts::{Facts, Suspect};
+use super::facts::{Dispute, Facts, Suspect};
 use super::kinds;
 use super::source::Source;
 use crate::corrupt::Corrupt;
@@ -91,6 +91,8 @@ pub(super) struct State {
     pub(super) corrected: Corrected,
     /// Inodes whose contents contradict their mode.
     pub(super) suspects: Mutex<Vec<Suspect>>,
+    /// Inodes whose names contradict their mode, which their contents do not.
+    pub(super) disputes: Mutex<BTreeMap<u64, Dispute>>,
     pub(super) totals: Totals,
     /// What each owner uses, if the volume counts it.
     pub(super) usage: Option<Counted>,
@@ -126,6 +128,7 @@ impl State {
             policies: Mutex::new(Rank::Leaf, BTreeMap::new()),
             corrected: Corrected::default(),
             suspects: Mutex::new(Rank::Leaf, Vec::new()),
+            disputes: Mutex::new(Rank::Leaf, BTreeMap::new()),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
             is_recovered: false,

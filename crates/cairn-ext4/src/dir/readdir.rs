@@ -316,6 +316,9 @@ fn by_offset(
     emit: &mut dyn FnMut(DirEntry) -> bool,
 ) -> Result<()> {
     let block_size = as_u64(settings.format.block_size);
+    if position == 0 {
+        damage.pass(super::dots(dir))?;
+    }
     for block in position.strict_div(block_size)..dir.count() {
         let start = block.saturating_mul(block_size);
         let block = FileBlock(block);

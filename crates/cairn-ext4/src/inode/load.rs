@@ -9,9 +9,30 @@ use cairn_vfs::{Error as VfsError, FileKind};
 
 use crate::corrupt::Corrupt;
 use crate::error::Result;
+use crate::form::{Around, loaded};
+use crate::format::inode::Inode as Record;
+use crate::format::layout::Layout;
 use crate::inode::Inode;
 use crate::inode::writeback::Flusher;
 use crate::op::Operations;
+use crate::system_file;
+
+/// What lies around an inode that is being loaded.
+struct Loading<'a>(&'a Operations);
+
+impl Around for Loading<'_> {
+    fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    fn first_block(&self, ino: Ino, record: &Record) -> Option<Vec<u8>> {
+        let Operations { inodes, .. } = self.0;
+        let system = inodes.groups.system_blocks(ino);
+        let (layout, buffers) = (&inodes.layout, &inodes.buffers);
+        let first = system_file::leading_blocks(layout, buffers, system, ino, record, 1).ok()?;
+        Some(buffers.get(*first.first()?).ok()?.image().to_vec())
+    }
+}
 
 impl Operations {
     /// The inode, which is loaded if it is not in memory.
@@ -49,6 +70,7 @@ impl Operations {
                 ("i_file_acl", acl.get(), "a block of the volume's structures");
             return Err(Corrupt::Inode { ino, field, value, problem }.into());
         }
+        loaded::check(&Loading(self), ino, &record, kind)?;
         let location = self.locate(ino)?;
         let ledger =
             Ledger::loaded(&self.flushes, &[Part::Attributes, Part::Data], self.txn().newest());
@@ -69,7 +91,25 @@ impl Operations {
     /// # Errors
     /// As [`Operations::inode`].
     pub(crate) fn acquire(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
+        self.acquire_as(ino, None)
+    }
+
+    /// As [`Operations::acquire`], of the type that the name has which leads to the inode.
+    ///
+    /// # Errors
+    /// As [`Operations::inode`]; the inode has another type: one of the two is damaged, and nothing
+    /// here says which.
+    pub(crate) fn acquire_as(
+        self: &Arc<Self>,
+        ino: Ino,
+        said: Option<FileKind>,
+    ) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
+        if said.is_some_and(|said| said != inode.kind) {
+            let (field, problem) = ("i_mode", "another file type than that of a name");
+            let value = inode.state.read().record.mode.into();
+            return Err(Corrupt::Inode { ino, field, value, problem }.into());
+        }
         // The caller holds the value, so the entry exists unless the inode was deleted.
         self.table.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
         Ok(inode)

@@ -10,6 +10,7 @@ use super::mapper::InodeMapper;
 use super::{Inode, inline};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
+use crate::form;
 use crate::op::Operations;
 use crate::space::BlockSource;
 use crate::txn::Handle;
@@ -51,7 +52,10 @@ pub(crate) fn read(ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<u8>> {
         return Err(bad(size).into());
     };
     let image = ops.buffers.get(pba)?.image();
-    Ok(image.get(..len).ok_or(bad(size))?.to_vec())
+    let target = image.get(..len).ok_or(bad(size))?;
+    let is_encrypted = form::is_encrypted(&ops.layout, &inode.state.read().record);
+    let is_text = is_encrypted || !target.contains(&0);
+    if is_text { Ok(target.to_vec()) } else { Err(bad(size).into()) }
 }
 
 /// Stores a long target in a journalled block.

@@ -48,8 +48,8 @@ pub(crate) fn lookup(
         return Err(VfsError::NameTooLong.into());
     }
     let _names = parent.namespace.read();
-    let ino = directory::lookup(ops, parent, name)?.ok_or(VfsError::NotFound)?.0;
-    ops.acquire(ino).map_err(|error| match error {
+    let (ino, kind) = directory::lookup(ops, parent, name)?.ok_or(VfsError::NotFound)?;
+    ops.acquire_as(ino, kind).map_err(|error| match error {
         // A name is removed before its inode, under the lock held here. The parent of a removed
         // directory may be gone.
         Error::Vfs(VfsError::Stale) if name != b".." => {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use cairn_base::units::as_index;
-use cairn_base::{Ino, Pba};
+use cairn_base::{FileBlock, Ino, Pba};
 use cairn_check::salvage::Faults;
 use cairn_vfs::FileKind;
 
@@ -12,7 +12,7 @@ use super::RawVolume;
 use super::map::{Extents, walk};
 use crate::checksum::InodeSeed;
 use crate::error::{Error, Result};
-use crate::format::dir_entry::{DirFormat, Entries, entries_in};
+use crate::format::dir_entry::{DirFormat, Entries, entries_in, verify_leaf};
 use crate::format::features::Incompat;
 use crate::format::htree::is_spanned_by_free_entry;
 use crate::format::inode::{Inode as Record, InodeFlags, mode};
@@ -33,6 +33,8 @@ const SYSTEM: u8 = 7;
 pub(crate) struct Named {
     pub(crate) name: Vec<u8>,
     pub(crate) ino: Ino,
+    /// The code of the file type beside it; 0 if there is none.
+    pub(crate) code: u8,
 }
 
 /// The names of a directory without `.` and `..`, its parent, and what could not be read.
@@ -84,9 +86,10 @@ impl RawVolume {
             let parent = record.block.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
             listing.parent = Some(Ino(parent.into()));
             let format = self.dir_format(InodeSeed(None));
-            listing.add(entries_in(&record.block, INLINE_FROM..record.block.len(), &format));
+            let head = INLINE_FROM..record.block.len();
+            listing.add(&format, entries_in(&record.block, head, &format));
             let tail = self.inline_tail(ino, record);
-            listing.add(entries_in(&tail, 0..tail.len(), &format));
+            listing.add(&format, entries_in(&tail, 0..tail.len(), &format));
             return listing;
         }
         let mut map = Extents::default();
@@ -108,7 +111,14 @@ impl RawVolume {
                 match self.block(Pba(number)) {
                     Ok(block) => {
                         let names = names_in(&block, at == 0, &format);
-                        listing.add(entries_in(&block, names, &format));
+                        // An index has no names but the dots.
+                        if names.end == format.leaf_len()
+                            && let Err(why) = verify_leaf(&block, &format, ino, FileBlock(at))
+                        {
+                            let what = "what it names may be wrong";
+                            listing.faults.add(format!("{why}: {what}"));
+                        }
+                        listing.add(&format, entries_in(&block, names, &format));
                     }
                     Err(error) => listing.faults.add(format!("directory block {at}: {error}")),
                 }
@@ -157,7 +167,7 @@ impl RawVolume {
 }
 
 impl Listing {
-    fn add(&mut self, entries: Entries<'_>) {
+    fn add(&mut self, format: &DirFormat, entries: Entries<'_>) {
         for entry in entries {
             match entry {
                 Ok(entry) if entry.ino == 0 || entry.name == b"." => {}
@@ -167,7 +177,9 @@ impl Listing {
                 }
                 Ok(entry) => {
                     let (name, ino) = (entry.name.to_vec(), Ino(entry.ino.into()));
-                    self.names.push(Named { name, ino });
+                    let kind = entry.kind(format);
+                    let code = kind.map_or(0, FileKind::entry_code);
+                    self.names.push(Named { name, ino, code });
                 }
                 Err(defect) => self.faults.add(format!(
                     "an entry at byte {} is damaged: {}, value {}",

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `open` | a volume whose log is replayed in memory, as far as it is sound |
 //! | `contents`, `attributes` | the bytes and the attributes of a file, past what cannot be read |
+//! | `proof` | inodes, by the form and the type that they prove |
 //! | `tree` | the tree, and then the inodes that no directory leads to |
 //! | `old` | the copies of blocks that the log still has |
 //! | `deleted`, `candidate`, `names`, `age` | deleted inodes, and the names they had |
@@ -32,6 +33,7 @@ mod deleted;
 mod names;
 mod old;
 mod open;
+mod proof;
 mod remains;
 mod tree;
 

@@ -2,15 +2,16 @@
 
 use cairn_base::Ino;
 use cairn_base::units::as_index;
-use cairn_check::salvage::{LOST, Receiver, Tree, Walk};
+use cairn_check::salvage::{Entry, LOST, Receiver, Tree, Walk};
 use cairn_vfs::FileKind;
 
 use super::attributes;
 use super::contents::{contents, describe};
+use super::proof::{Judged, judge};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 use crate::raw::RawVolume;
-use crate::raw::directory::kind_of;
+use crate::raw::directory::{Named, kind_of};
 
 /// Steps from a directory without a name up to the first of its kind.
 const HIGHEST: usize = 1000;
@@ -26,10 +27,21 @@ pub(super) fn walk(volume: &RawVolume, receiver: &mut dyn Receiver) {
 fn root(volume: &RawVolume, walk: &mut Walk<'_>) {
     let ino = inodes::ROOT;
     walk.see(ino.get());
-    match volume.record(ino) {
-        Some(record) if is_directory(&record) => walk.below(volume, &(ino, record), Vec::new()),
+    let bytes = volume.record_bytes(ino);
+    match bytes.and_then(|bytes| judge(volume, ino, &bytes, Some(FileKind::Directory))) {
+        Some(Judged { record, wrong }) if is_directory(&record) => {
+            tell(walk, b"/", ino, wrong);
+            walk.below(volume, &(ino, record), Vec::new());
+        }
         Some(_) => walk.lost(b"/", ino.get(), "the root's inode is no directory"),
         None => walk.lost(b"/", ino.get(), "the root's inode cannot be read"),
+    }
+}
+
+/// Tells what is wrong with a record.
+fn tell(walk: &mut Walk<'_>, path: &[u8], ino: Ino, wrong: Option<String>) {
+    if let Some(wrong) = wrong {
+        walk.lost(path, ino.get(), wrong);
     }
 }
 
@@ -40,32 +52,29 @@ fn is_directory(record: &Record) -> bool {
 impl Tree for RawVolume {
     type Directory = (Ino, Record);
 
-    fn list(
-        &self,
-        walk: &mut Walk<'_>,
-        (ino, record): &(Ino, Record),
-        path: &[u8],
-    ) -> Vec<(Vec<u8>, u64)> {
+    fn list(&self, walk: &mut Walk<'_>, (ino, record): &(Ino, Record), path: &[u8]) -> Vec<Entry> {
         let listing = RawVolume::list(self, *ino, record);
         for what in listing.faults.into_list() {
             walk.lost(path, ino.get(), what);
         }
-        listing.names.into_iter().map(|one| (one.name, one.ino.get())).collect()
+        let entry = |one: Named| Entry { name: one.name, ino: one.ino.get(), code: one.code };
+        listing.names.into_iter().map(entry).collect()
     }
 
     fn named(
         &self,
         walk: &mut Walk<'_>,
-        number: u64,
+        entry: &Entry,
         path: &[u8],
         is_deep: bool,
     ) -> Option<(Ino, Record)> {
-        let ino = Ino(number);
+        let (number, ino) = (entry.ino, Ino(entry.ino));
         let Some(bytes) = self.record_bytes(ino) else {
             walk.lost(path, number, "its inode cannot be read");
             return None;
         };
-        let record = Record::decode_unchecked(&bytes, &self.layout)?;
+        let said = FileKind::of_entry_code(entry.code);
+        let Judged { record, wrong: other } = judge(self, ino, &bytes, said)?;
         let wrong = Record::verify(&bytes, ino, &self.layout).err();
         let Some(kind) = kind_of(&record).filter(|_| record.links > 0 && record.dtime == 0) else {
             let why = wrong.map_or("its inode is not in use".to_owned(), |why| why.to_string());
@@ -74,6 +83,9 @@ impl Tree for RawVolume {
         };
         if let Some(why) = wrong {
             walk.lost(path, number, format!("its inode is damaged, and so may be the copy: {why}"));
+        }
+        if !walk.has_seen(number) {
+            tell(walk, path, ino, other);
         }
         if kind == FileKind::Directory {
             if is_deep {
@@ -136,7 +148,8 @@ fn slot(volume: &RawVolume, walk: &mut Walk<'_>, ino: Ino, bytes: &[u8], wants_d
     if walk.has_seen(ino.get()) || !walk.goes_on() {
         return;
     }
-    let Some(record) = live(volume, ino, bytes) else { return };
+    let judged = live(volume, ino, bytes).and_then(|_| judge(volume, ino, bytes, None));
+    let Some(Judged { record, wrong }) = judged else { return };
     if is_directory(&record) != wants_directory {
         return;
     }
@@ -147,6 +160,7 @@ fn slot(volume: &RawVolume, walk: &mut Walk<'_>, ino: Ino, bytes: &[u8], wants_d
     walk.see(top.get());
     let path = [LOST, b"/", top.to_string().as_bytes()].concat();
     walk.lost(&path, top.get(), "no directory leads to it");
+    tell(walk, &path, ino, wrong);
     hand_out(volume, walk, top, &record, &path);
     if wants_directory {
         walk.below(volume, &(top, record), path);

@@ -13,6 +13,7 @@ mod faults;
 mod features;
 mod file_types;
 mod foreign;
+mod forms;
 mod full;
 mod hostile;
 mod injected;

@@ -2,7 +2,7 @@
 //! and a parent in each inode, so that most of these have a path, too.
 
 use cairn_cache::block::Image;
-use cairn_check::salvage::{DEEPEST, LOST, Receiver, Tree, Walk, join};
+use cairn_check::salvage::{DEEPEST, Entry, LOST, Receiver, Tree, Walk, join};
 use cairn_vfs::FileKind;
 
 use super::attributes;
@@ -14,6 +14,7 @@ use crate::format::Inode;
 use crate::format::inode::Advise;
 use crate::format::layout::Layout;
 use crate::format::units::Nid;
+use crate::raw::directory::Named;
 
 /// Hands out everything that can be found.
 pub(super) fn walk(source: &Source, receiver: &mut dyn Receiver) {
@@ -52,7 +53,7 @@ impl Tree for Source {
         walk: &mut Walk<'_>,
         (ino, record, image): &(Nid, Inode, Image),
         path: &[u8],
-    ) -> Vec<(Vec<u8>, u64)> {
+    ) -> Vec<Entry> {
         let fetch = |below| self.fetch(below);
         let listing = self.volume.list_by(*ino, record, image, &fetch);
         for what in listing.faults.into_list() {
@@ -61,16 +62,18 @@ impl Tree for Source {
         if record.advise.contains(Advise::ENCRYPT) {
             walk.lost(path, number(*ino), "its names are encrypted");
         }
-        listing.names.into_iter().map(|one| (one.name, number(one.ino))).collect()
+        let entry = |one: Named| Entry { name: one.name, ino: number(one.ino), code: 0 };
+        listing.names.into_iter().map(entry).collect()
     }
 
     fn named(
         &self,
         walk: &mut Walk<'_>,
-        number: u64,
+        entry: &Entry,
         path: &[u8],
         is_deep: bool,
     ) -> Option<(Nid, Inode, Image)> {
+        let number = entry.ino;
         let ino = u32::try_from(number).map(Nid).ok();
         let Some(ino) = ino.filter(|ino| self.volume.layout.is_nid(*ino)) else {
             walk.lost(path, number, "the name leads to an impossible inode");

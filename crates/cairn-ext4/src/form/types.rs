@@ -1,23 +1,20 @@
-//! [`contradicted`]: inodes whose contents contradict the file type in their mode: an extent tree
-//! in a socket, a directory's first block in a regular file, a target where pointers would be.
+//! The type of an inode, as what it holds shows it. [`contradicted`]: inodes whose contents
+//! contradict the file type in their mode: an extent tree in a socket, a directory's first block in
+//! a regular file, a target where pointers would be. [`decided`]: what they are, by their names.
 
 use cairn_base::units::as_u64;
 use cairn_base::{Ino, Pba};
 use cairn_vfs::FileKind;
 
-use super::map;
-use super::state::State;
-use super::visitor::Runs;
+use super::shape::{FAST_SYMLINK, inline_contents};
+use super::{Around, is_encrypted, is_reserved};
 use crate::format::features::Incompat;
 use crate::format::indirect;
-use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::inode::{Inode as Record, InodeFlags, mode};
+use crate::format::layout::inodes;
 
 /// Begins an extent tree's root.
 const EXTENT_MAGIC: [u8; 2] = [0x0a, 0xf3];
-/// The longest target in an inode, with a NUL behind it.
-const FAST_SYMLINK: u64 = 60;
-/// Blocks of a map that are read for the first block of a file.
-const MOST_NODES: u32 = 8;
 /// Types of files without contents.
 const SPECIAL: [FileKind; 4] =
     [FileKind::Fifo, FileKind::Socket, FileKind::CharDevice, FileKind::BlockDevice];
@@ -25,12 +22,11 @@ const SPECIAL: [FileKind; 4] =
 const DEVICE_NUMBER: usize = 8;
 
 /// The types that the contents of an inode fit, if that of its mode is not one of them.
-pub(super) fn contradicted(state: &State, ino: Ino, record: &Record) -> Vec<FileKind> {
-    let known = state.inodes.get(ino.get());
-    if state.is_reserved(ino) || known.is_some_and(|facts| facts.is_system() || facts.is_orphan()) {
+pub(crate) fn contradicted(around: &dyn Around, ino: Ino, record: &Record) -> Vec<FileKind> {
+    if is_reserved(around.layout(), ino) || ino == inodes::ROOT {
         return Vec::new();
     }
-    let body = Body { state, ino, record };
+    let body = Body { around, ino, record };
     if FileKind::from_mode(record.mode.into()).is_some_and(|kind| body.allows(kind)) {
         return Vec::new();
     }
@@ -45,9 +41,51 @@ pub(super) fn contradicted(state: &State, ino: Ino, record: &Record) -> Vec<File
     }
 }
 
+/// False if the contents of an inode contradict the type.
+pub(super) fn allows(around: &dyn Around, ino: Ino, record: &Record, kind: FileKind) -> bool {
+    Body { around, ino, record }.allows(kind)
+}
+
+/// Can the contents of an inode be those of another type, too, which its names have? What has
+/// nothing is a regular file rather than anything else.
+pub(crate) fn may_be(around: &dyn Around, ino: Ino, record: &Record, said: FileKind) -> bool {
+    let body = Body { around, ino, record };
+    let is_plain = FileKind::from_mode(record.mode.into()) == Some(FileKind::Regular);
+    let fits = match body.is_inline() {
+        true => said == FileKind::Regular || (said == FileKind::Symlink && body.is_inline_target()),
+        false => body.fits(said),
+    };
+    fits && !(is_plain && body.is_empty())
+}
+
+/// The type of an inode whose mode its contents contradict, and whether its names prove it. `None`
+/// if the mode is to be believed. `said` is what the names say; `Some(None)` if they differ.
+pub(crate) fn decided(
+    record: &Record,
+    said: Option<Option<FileKind>>,
+    fitting: &[FileKind],
+) -> Option<(FileKind, bool)> {
+    let stored = FileKind::from_mode(record.mode.into());
+    match said {
+        Some(Some(kind)) if fitting.contains(&kind) => Some((kind, true)),
+        // Mode and names agree, and a map of blocks does not contradict both.
+        Some(Some(said))
+            if Some(said) == stored && (!SPECIAL.contains(&said) || has_no_map(record)) =>
+        {
+            None
+        }
+        _ => fitting.first().map(|kind| (*kind, false)),
+    }
+}
+
+/// The mode with another type.
+pub(crate) fn mode_of(mode: u16, kind: FileKind) -> u16 {
+    mode & !mode::TYPE | u16::try_from(kind.mode_bits()).unwrap_or(0)
+}
+
 /// What an inode has besides its mode.
 struct Body<'a> {
-    state: &'a State,
+    around: &'a dyn Around,
     ino: Ino,
     record: &'a Record,
 }
@@ -55,7 +93,7 @@ struct Body<'a> {
 impl Body<'_> {
     fn is_inline(&self) -> bool {
         self.record.flags.contains(InodeFlags::INLINE_DATA)
-            && self.state.layout.features.incompat(Incompat::INLINE_DATA)
+            && self.around.layout().features.incompat(Incompat::INLINE_DATA)
     }
 
     fn has_extents(&self) -> bool {
@@ -69,7 +107,7 @@ impl Body<'_> {
     /// False if the contents contradict a mode of this type.
     fn allows(&self, kind: FileKind) -> bool {
         let record = self.record;
-        let block = u64::from(self.state.layout.block_size);
+        let block = u64::from(self.around.layout().block_size);
         let is_of_blocks = record.size > 0 && record.size.is_multiple_of(block);
         match kind {
             FileKind::Regular | FileKind::Directory if self.is_inline() => true,
@@ -112,7 +150,7 @@ impl Body<'_> {
 
     fn has_pointers(&self) -> bool {
         let slots = indirect::decode_inode(&self.record.block);
-        let is_inside = |slot: &u32| self.state.layout.contains(Pba((*slot).into()), 1);
+        let is_inside = |slot: &u32| self.around.layout().contains(Pba((*slot).into()), 1);
         let mut used = slots.iter().filter(|slot| **slot != 0).peekable();
         !self.has_extents() && used.peek().is_some() && used.all(is_inside)
     }
@@ -120,9 +158,10 @@ impl Body<'_> {
     /// A target in the inode, and no other blocks than those of attributes.
     fn is_fast_symlink(&self) -> bool {
         let record = self.record;
+        let units = self.around.layout().block_bits.saturating_sub(9);
         let most = match record.file_acl {
             Pba(0) => 0,
-            _ => self.state.cluster_blocks() << self.state.units(),
+            _ => (1_u64 << self.around.layout().cluster_bits) << units,
         };
         let is_short = (1..FAST_SYMLINK).contains(&record.size) && record.blocks_512 <= most;
         !self.has_extents() && !self.is_inline() && is_short && self.has_target()
@@ -131,7 +170,7 @@ impl Body<'_> {
     /// The target of a symbolic link, in the inode or a block.
     fn has_target(&self) -> bool {
         let size = self.record.size;
-        if size == 0 || size >= u64::from(self.state.layout.block_size) {
+        if size == 0 || size >= u64::from(self.around.layout().block_size) {
             return false;
         }
         if size < FAST_SYMLINK {
@@ -140,13 +179,20 @@ impl Body<'_> {
         self.first_block().is_some_and(|block| self.is_target(&block))
     }
 
+    /// The contents in the inode are a target.
+    fn is_inline_target(&self) -> bool {
+        let size = usize::try_from(self.record.size).unwrap_or(usize::MAX);
+        let bytes = inline_contents(self.ino, self.record);
+        size > 0 && bytes.get(..size).is_some_and(|target| !target.contains(&0))
+    }
+
     /// A target that is as long as the size says.
     fn is_target(&self, bytes: &[u8]) -> bool {
-        let len = match self.record.flags.contains(InodeFlags::ENCRYPT) {
+        let len = match is_encrypted(self.around.layout(), self.record) {
             true => bytes.first_chunk().map_or(0, |len| u16::from_le_bytes(*len)).into(),
             false => bytes.iter().take_while(|byte| **byte != 0).count(),
         };
-        let head = if self.record.flags.contains(InodeFlags::ENCRYPT) { 2 } else { 0 };
+        let head = if is_encrypted(self.around.layout(), self.record) { 2 } else { 0 };
         len > 0 && as_u64(len).saturating_add(head) == self.record.size
     }
 
@@ -164,18 +210,12 @@ impl Body<'_> {
         if self.is_inline() || (self.has_extents() && !self.is_mapped()) {
             return None;
         }
-        let mut found = Runs::new(MOST_NODES);
-        map::walk(self.state, self.ino, self.record, &mut found);
-        let run = found.runs.first().filter(|run| run.start == 0 && !run.unwritten)?;
-        let is_own = self.state.system.count_range(run.pba.get(), 1) == 0;
-        is_own.then(|| self.state.source.block(run.pba).ok())?.map(|block| block.to_vec())
+        self.around.first_block(self.ino, self.record)
     }
 }
 
 /// Nothing but the number of a device.
-pub(super) fn has_no_map(state: &State, bytes: &[u8]) -> bool {
-    Record::decode_unchecked(bytes, &state.layout).is_some_and(|record| {
-        let behind = record.block.get(DEVICE_NUMBER..).unwrap_or_default();
-        behind.iter().all(|byte| *byte == 0) && !record.flags.contains(InodeFlags::INLINE_DATA)
-    })
+fn has_no_map(record: &Record) -> bool {
+    let behind = record.block.get(DEVICE_NUMBER..).unwrap_or_default();
+    behind.iter().all(|byte| *byte == 0) && !record.flags.contains(InodeFlags::INLINE_DATA)
 }
