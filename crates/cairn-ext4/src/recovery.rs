@@ -37,8 +37,13 @@ pub(crate) fn replay(
     layout: Layout,
     writable: bool,
 ) -> Result<Replayed> {
-    let commits =
-        cairn_jbd2::fast_commits(area).map_err(|error| Error::from(error).of_journal())?;
+    let of_log = |error| Error::from(error).of_journal();
+    if cairn_jbd2::lost_start(area).map_err(of_log)?.is_some() {
+        let (block, what, value) = (0, "s_start", 0);
+        let expected = "the start of the log, which has a committed transaction";
+        return Err(of_log(cairn_jbd2::Error::Corrupt { block, what, value, expected }));
+    }
+    let commits = cairn_jbd2::fast_commits(area).map_err(of_log)?;
     replay_with(area, target, buffers, layout, writable, &commits).map_err(of_journal)
 }
 

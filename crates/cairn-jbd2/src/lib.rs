@@ -63,6 +63,6 @@ pub use handle::Handle;
 pub use journal::Journal;
 pub use open::JournalOptions;
 pub use recovery::{
-    Images, Recovered, Remains, forget_error, mark_empty, recover, recover_with, remains,
-    replay_in_memory, salvage_in_memory, write_corrected,
+    Images, Recovered, Remains, forget_error, lost_start, mark_empty, recover, recover_with,
+    remains, replay_in_memory, restore_start, salvage_in_memory, write_corrected,
 };

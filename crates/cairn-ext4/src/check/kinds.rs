@@ -55,7 +55,7 @@ cairn_check::kinds! {
         "The bit is corrected.";
     /// Fields of the journal's superblock.
     JOURNAL_FIELD = "ext4.journal.field", Accounting,
-        "A field of the journal's superblock is wrong; its checksum or its file tells what it was.",
+        "A field of the journal's superblock is wrong; its checksum, its file or its log tells it.",
         "The field is set.";
     /// The journal is no journal.
     JOURNAL_INVALID = "ext4.journal.invalid", Accounting,

@@ -15,6 +15,7 @@ use cairn_jbd2::{Correction, Images, JournalArea, Remains};
 use super::kinds;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
+use crate::format::features::Incompat;
 use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{OFFSET, Superblock};
 use crate::groups::locate_unopened;
@@ -30,6 +31,8 @@ pub(super) struct Log {
     pub(super) area: JournalArea,
     /// What was found on the way, and corrected on the device.
     pub(super) findings: Vec<Finding>,
+    /// It is to be replayed.
+    pub(super) is_pending: bool,
 }
 
 /// Why a log is not replayed, and what is intact of it.
@@ -74,10 +77,55 @@ pub(super) fn find(
             Some(Correction::Fields) => &kinds::JOURNAL_FIELD,
             None => return Err(why.into()),
         };
-        let finding = Finding::new(kind, place);
+        let finding = Finding::new(kind, place.clone());
         findings.push(finding.stored(Value::text(why.to_string())));
     }
-    Ok(Some(Log { area: found.area, findings }))
+    let is_pending = match superblock.features().incompat(Incompat::RECOVER) {
+        true => {
+            if let Some(start) = cairn_jbd2::restore_start(&found.area)? {
+                let finding = Finding::new(&kinds::JOURNAL_FIELD, place.in_field("s_start"));
+                findings.push(finding.stored(0_u32).computed(start));
+            }
+            true
+        }
+        false => {
+            let finding = not_empty(&found.area, device, superblock)?;
+            let is_pending = finding.as_ref().is_some_and(|(_, is_pending)| *is_pending);
+            findings.extend(finding.map(|(finding, _)| finding));
+            is_pending
+        }
+    };
+    Ok(Some(Log { area: found.area, findings, is_pending }))
+}
+
+/// A journal with a log, although the volume does not ask for its recovery: Linux refuses to mount
+/// it read-only, and else clears it. With transactions in the log, what asks for the recovery was
+/// lost, and is put right; else the log is marked as empty.
+fn not_empty(
+    area: &JournalArea,
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+) -> Result<Option<(Finding, bool)>> {
+    let state = cairn_jbd2::survey::log_state(area)?;
+    let journal = &state.superblock;
+    if journal.start == 0 {
+        return Ok(None);
+    }
+    if state.damage.is_none() && state.end == journal.sequence {
+        let place = Place::inode(inodes::JOURNAL.get()).in_field("s_start");
+        cairn_jbd2::mark_empty(area, state.end)?;
+        let finding = Finding::new(&kinds::JOURNAL_FIELD, place);
+        return Ok(Some((finding.stored(journal.start).computed(0_u32), false)));
+    }
+    let mut right = superblock.clone();
+    let mut features = right.features();
+    let stored = features.incompat.bits();
+    features.incompat.insert(Incompat::RECOVER);
+    right.set_features(features);
+    device.write_at(OFFSET, right.encode().to_vec())?;
+    let place = Place::field("s_feature_incompat");
+    let finding = Finding::new(&kinds::SUPERBLOCK_CONTRADICTED, place);
+    Ok(Some((finding.hex(stored, features.incompat.bits()), true)))
 }
 
 /// Gives the inode of the journal the map that the superblock has a copy of. False if the place of

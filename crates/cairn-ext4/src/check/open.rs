@@ -52,7 +52,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
     if is_unclean {
         opened.replay(runtime)?;
     } else {
-        opened.check_journal()?;
+        opened.check_journal(runtime)?;
     }
     opened.check_orphan_inode()?;
     Ok(opened)
@@ -147,7 +147,7 @@ impl Opened {
     }
 
     /// An empty journal has a valid superblock, too.
-    fn check_journal(&mut self) -> Result<()> {
+    fn check_journal(&mut self, runtime: &Arc<dyn Runtime>) -> Result<()> {
         if info::has_external_journal(&self.superblock) {
             let raw = &self.superblock.raw;
             if raw.s_journal_dev.get() == 0 && raw.s_journal_uuid == [0; 16] {
@@ -159,9 +159,13 @@ impl Opened {
         let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(self.device.clone())?);
         let read = log::find(&overlay, &self.superblock, &self.layout).and_then(|found| {
             let Some(found) = found else { return Ok(()) };
+            self.is_unclean = found.is_pending;
             if !found.findings.is_empty() {
                 self.device = overlay.clone();
                 self.findings.extend(found.findings);
+            }
+            if found.is_pending {
+                return Ok(());
             }
             match oddity(&cairn_jbd2::read_superblock(&found.area)?) {
                 Some(why) => Err(Error::Option(why)),
@@ -169,9 +173,15 @@ impl Opened {
             }
         });
         match read {
+            Ok(()) if self.is_unclean => {
+                let found = probe::probe(&*self.device)?;
+                self.superblock = found.map_or(self.superblock.clone(), |found| found.superblock);
+                self.replay(runtime)
+            }
             Ok(()) => Ok(()),
             Err(error @ Error::Device(_)) => Err(error),
             Err(error) => {
+                self.is_unclean = false;
                 let place = Place::inode(self.layout.journal_ino.get());
                 let finding = Finding::new(&kinds::JOURNAL_INVALID, place);
                 self.findings.push(finding.stored(Value::text(error.to_string())));

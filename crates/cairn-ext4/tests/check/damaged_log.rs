@@ -22,17 +22,17 @@ use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
 use crate::repaired::{complaint, plan, snapshot};
 use crate::support::check;
 
-const BLOCK: u64 = 1024;
-const FILES: usize = 30;
+pub const BLOCK: u64 = 1024;
+pub const FILES: usize = 30;
 /// Files that a transaction adds.
 const EACH: usize = 5;
 
 /// A volume after a power cut: some files are in place, and 30 in the log.
-struct Crashed {
-    device: MemoryDevice,
+pub struct Crashed {
+    pub device: MemoryDevice,
     tree: Snapshot,
     /// Blocks of the journal on the volume.
-    journal: Vec<u64>,
+    pub journal: Vec<u64>,
     /// The first block of the log in use, and the one behind the last.
     start: usize,
     used: usize,
@@ -43,11 +43,11 @@ fn name(number: usize) -> String {
 }
 
 impl Crashed {
-    fn new(at: &Path) -> Self {
+    pub fn new(at: &Path) -> Self {
         Self::with(at, "metadata_csum")
     }
 
-    fn with(at: &Path, features: &str) -> Self {
+    pub fn with(at: &Path, features: &str) -> Self {
         let args = ["-t", "ext4", "-b", "1024", "-N", "256", "-J", "size=1", "-O", features];
         mke2fs(at, 8 << 20, &args);
         let mount = KernelMount::new(at, "");
@@ -106,7 +106,7 @@ impl Crashed {
     }
 
     /// The files that are not as they were.
-    fn lost(&self, now: Option<&Snapshot>) -> Vec<String> {
+    pub fn lost(&self, now: Option<&Snapshot>) -> Vec<String> {
         let of = |tree: &Snapshot, path: &str| tree.get(path.as_bytes()).map(str::to_owned);
         let is_lost = |path: &String| of(&self.tree, path) != now.and_then(|tree| of(tree, path));
         let all = (0..FILES).map(|number| format!("dir/{}", name(number)));
@@ -125,11 +125,11 @@ fn open(device: &MemoryDevice, options: &str) -> cairn_ext4::Result<Arc<Ext4>> {
     Ext4::open(Arc::new(device.fork()), Threads::new(), &options)
 }
 
-fn mounted(device: &MemoryDevice) -> Option<Snapshot> {
+pub fn mounted(device: &MemoryDevice) -> Option<Snapshot> {
     digest_volume(&*open(device, "ro").ok()?, SnapshotOptions::default()).ok()
 }
 
-fn is_refused(device: &MemoryDevice, options: &str) -> bool {
+pub fn is_refused(device: &MemoryDevice, options: &str) -> bool {
     match open(device, options) {
         Ok(_) => false,
         Err(Error::Unreplayable(_)) => true,
@@ -270,9 +270,9 @@ fn a_wrong_field_that_leads_to_the_log_costs_no_transaction() {
 
 /// Counts what a rescue finds and loses.
 #[derive(Default)]
-struct Counts {
-    files: usize,
-    losses: Vec<String>,
+pub struct Counts {
+    pub files: usize,
+    pub losses: Vec<String>,
 }
 
 impl Receiver for Counts {

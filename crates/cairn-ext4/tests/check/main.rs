@@ -18,6 +18,7 @@ mod full;
 mod hostile;
 mod injected;
 mod lies;
+mod lost_log;
 mod quota;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;

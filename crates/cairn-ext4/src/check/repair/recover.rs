@@ -76,12 +76,12 @@ fn replay_log(
     found: &Superblock,
     layout: &Layout,
 ) -> Result<Vec<Finding>> {
-    let is_unclean = found.features().incompat(Incompat::RECOVER);
     let mut log = match log::find(device, found, layout) {
         Ok(Some(log)) => log,
         Err(error @ Error::Device(_)) => return Err(error),
         Ok(None) | Err(_) => return Ok(Vec::new()),
     };
+    let is_unclean = log.is_pending;
     let refused = match is_unclean {
         true => log::replay(&mut log, device, layout, runtime)?,
         false => None,

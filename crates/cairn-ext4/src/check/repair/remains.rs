@@ -26,7 +26,7 @@ use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::format::dir_entry::{DirFormat, entries};
 use crate::format::extent::MAGIC as EXTENT_MAGIC;
-use crate::format::features::Incompat;
+use crate::format::features::{Compat, Incompat};
 use crate::format::inode::InodeFlags;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
@@ -55,7 +55,7 @@ pub(super) fn apply(context: &Context<'_>, area: &JournalArea, refused: &Refused
     let Context { device, layout, .. } = context;
     let remains = &refused.remains;
     let step = Step::new(&kinds::JOURNAL_REPLAY, Place::field("s_feature_incompat"))
-        .losing(*b"", loss(remains));
+        .losing(*b"", loss(remains, layout.features.compat(Compat::FAST_COMMIT)));
     let is_of_fast_commits = remains.is_whole() && remains.corrected.is_empty();
     if is_of_fast_commits && log::replay_prefix(area, device, layout, context.runtime)? {
         cairn_jbd2::forget_error(area)?;
@@ -77,10 +77,11 @@ pub(super) fn apply(context: &Context<'_>, area: &JournalArea, refused: &Refused
     Ok(step)
 }
 
-fn loss(remains: &Remains) -> String {
-    match remains.is_whole() {
-        true => "the last changes, made by fast commits".into(),
-        false => format!(
+fn loss(remains: &Remains, has_fast_commits: bool) -> String {
+    match (remains.is_whole(), has_fast_commits) {
+        (true, true) => "the last changes, made by fast commits".into(),
+        (true, false) => "what the log would change where the volume has no blocks".into(),
+        (false, _) => format!(
             "the last contents of {} blocks of the volume, and what {} blocks of the journal held",
             remains.lost.len(),
             remains.unknown.len()

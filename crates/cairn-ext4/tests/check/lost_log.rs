@@ -1,0 +1,159 @@
+//! Logs that the superblocks do not speak of: a journal that is called empty, a volume that asks
+//! for no recovery, a wrong superblock without a backup beside a log.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::Report;
+use cairn_check::repair::Scope;
+use cairn_check::repair::undo::file_size;
+use cairn_ext4::SuperblockChoice;
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{KernelMount, command, mke2fs};
+
+use crate::damaged_log::{BLOCK, Counts, Crashed, FILES, is_refused, mounted};
+use crate::repaired::{complaint, injected, plan};
+use crate::support::check;
+
+const NO_SUMS: &str = "^metadata_csum,^metadata_csum_seed";
+/// Where the superblock has `s_feature_incompat`, and the bit of a recovery.
+const INCOMPAT: u64 = 1024 + 96;
+const RECOVER: u8 = 4;
+
+fn report(device: &MemoryDevice) -> Report {
+    check(Arc::new(device.fork())).unwrap()
+}
+
+fn codes(device: &MemoryDevice) -> Vec<&'static str> {
+    report(device).counts.iter().map(|(kind, _)| kind.code).collect()
+}
+
+/// A repair of this scope, after which nothing is left.
+#[track_caller]
+fn mended(device: &MemoryDevice, scope: Scope, at: &std::path::Path) -> MemoryDevice {
+    let planned = plan(device.fork(), scope).unwrap();
+    let left = planned.after.count();
+    assert_eq!(left, 0, "{:?}, {:?}", planned.after.findings, planned.steps.kept());
+    let losing = planned.steps.losing().filter(|_| scope == Scope::Accounting).count();
+    assert_eq!(losing, 0, "{:?}", planned.steps.kept());
+    let after = device.fork();
+    planned.apply(&after, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+    assert_eq!(complaint(&after, at), None);
+    after
+}
+
+/// Linux mounts the volume and forgets the log. Here nobody does.
+#[test]
+fn a_log_that_its_superblock_calls_empty_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    let device = crashed.device.fork();
+    device.write_at(crashed.journal[0] * BLOCK + 28, vec![0; 4]).unwrap();
+    assert!(codes(&device).contains(&"ext4.journal.field"), "{:?}", codes(&device));
+    assert!(is_refused(&device, "ro") && is_refused(&device, ""));
+    let after = mended(&device, Scope::Accounting, &hurt);
+    assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0]);
+    let runtime: Arc<dyn Runtime> = Threads::new();
+    let (device, mut counts) = (Arc::new(device), Counts::default());
+    let opened = cairn_ext4::rescue::open(device, SuperblockChoice::Best, &runtime);
+    opened.unwrap().tree(&mut counts);
+    assert!(counts.files > FILES, "{} files: {:?}", counts.files, counts.losses);
+}
+
+/// A power cut between a mount and its first transaction leaves an empty log.
+#[test]
+fn an_empty_log_of_a_volume_in_use_is_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("image");
+    mke2fs(&at, 8 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", NO_SUMS]);
+    for _ in 0..2 {
+        let mount = KernelMount::new(&at, "");
+        std::fs::write(mount.path().join("old"), "in place").unwrap();
+        mount.unmount();
+    }
+    let mount = KernelMount::new(&at, "commit=600");
+    let device = read_image(&at).unwrap();
+    mount.unmount();
+    assert_eq!(device.read_at(INCOMPAT, 1).unwrap()[0] & RECOVER, RECOVER);
+    assert!(!codes(&device).contains(&"ext4.journal.field"), "{:?}", codes(&device));
+    assert!(!is_refused(&device, "ro") && !is_refused(&device, ""));
+}
+
+/// Linux refuses to mount such a volume read-only, and else clears the log; e2fsck replays it.
+#[test]
+fn a_log_without_the_flag_of_a_recovery_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    let device = crashed.device.fork();
+    let flags = device.read_at(INCOMPAT, 1).unwrap()[0];
+    device.write_at(INCOMPAT, vec![flags & !RECOVER]).unwrap();
+    assert!(codes(&device).contains(&"ext4.superblock.contradicted"), "{:?}", codes(&device));
+    let after = mended(&device, Scope::Accounting, &hurt);
+    assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0]);
+    write_image(&device, &hurt).unwrap();
+    command("e2fsck").arg("-fy").arg(&hurt).output().expect("e2fsck starts");
+    assert_eq!(crashed.lost(mounted(&read_image(&hurt).unwrap()).as_ref()), [""; 0]);
+}
+
+#[test]
+fn a_start_without_a_log_is_set_to_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&at, 8 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=1"]);
+    let device = read_image(&at).unwrap();
+    let blocks = cairn_testkit::judge::debugfs(&at, "blocks <8>");
+    let first: u64 = blocks.split_whitespace().next().unwrap().parse().unwrap();
+    device.write_at(first * BLOCK + 28, vec![0, 0, 0, 5]).unwrap();
+    write_image(&device, &hurt).unwrap();
+    assert!(KernelMount::try_new(&hurt, "ro").is_err());
+    assert_eq!(codes(&device), ["ext4.journal.field"]);
+    let after = mended(&device, Scope::Accounting, &hurt);
+    assert_eq!(after.read_at(first * BLOCK + 28, 4).unwrap()[..], [0; 4]);
+    KernelMount::new(&hurt, "ro").unmount();
+}
+
+/// A small volume has no backup. Beside a log, a wrong checksum of its superblock is no end either.
+#[test]
+fn a_superblock_without_a_backup_leads_to_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::new(&at);
+    for byte in [0x78, 0x34] {
+        let device = crashed.device.fork();
+        let value = device.read_at(1024 + byte, 1).unwrap()[0];
+        device.write_at(1024 + byte, vec![value ^ 1]).unwrap();
+        assert!(codes(&device).contains(&"ext4.superblock.checksum"), "{:?}", codes(&device));
+        let after = mended(&device, Scope::All, &hurt);
+        assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0], "byte {byte:#x}");
+    }
+}
+
+/// A journal on another device is found, and left alone.
+#[test]
+fn a_journal_on_another_device_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&at, 8 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", NO_SUMS]);
+    let both = injected(&at, &hurt, "ssv journal_dev 0x700");
+    assert_eq!(codes(&both), ["ext4.superblock.field"]);
+    mended(&both, Scope::Accounting, &hurt);
+    // Without a number of its inode, the journal is on that device.
+    std::fs::copy(&hurt, &at).unwrap();
+    write_image(&both, &at).unwrap();
+    let external = injected(&at, &hurt, "ssv journal_inum 0");
+    let flags = external.read_at(INCOMPAT, 1).unwrap()[0];
+    external.write_at(INCOMPAT, vec![flags | RECOVER]).unwrap();
+    let found = report(&external);
+    assert!(found.counts.iter().any(|(kind, _)| kind.code == "ext4.journal.replay"));
+    assert!(found.no_repair.is_some_and(|why| why.contains("another device")));
+    assert!(plan(external.fork(), Scope::All).unwrap().changes.is_empty());
+    // The device of a journal is no volume.
+    mke2fs(&at, 8 << 20, &["-b", "1024", "-O", "journal_dev"]);
+    let error = check(Arc::new(read_image(&at).unwrap())).err().expect("it is refused");
+    assert!(error.to_string().contains("journal"), "{error}");
+}
