@@ -151,6 +151,8 @@ pub(crate) fn checkable(device: &Arc<dyn BlockDevice>) -> std::result::Result<Fo
         {
             Ok(Format::F2fs)
         }
+        // The only superblock may be wrong in its checksum alone, which the check judges.
+        Err(Cause::Format { format: Format::Ext4, class: Class::Corrupt, .. }) => Ok(Format::Ext4),
         _ => found,
     }
 }
