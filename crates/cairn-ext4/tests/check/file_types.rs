@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 use cairn_check::repair::Scope;
-use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::crash::read_image;
 use cairn_testkit::deep;
 use cairn_testkit::judge::mke2fs;
 
@@ -137,30 +137,6 @@ fn a_file_with_the_flag_of_a_value_is_kept() {
             assert_eq!(complaint(&after, &copy), None, "{what}");
             assert_eq!(snapshot(device.fork()).len(), snapshot(after).len(), "{what}");
         }
-    }
-}
-
-/// Overlays mark removed files with devices 0:0. What has no number fits every special type, so the
-/// name says what it is.
-#[test]
-fn a_device_without_a_number_keeps_the_type_of_its_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let image = sound(dir.path(), &["-t", "ext4", "-b", "1024", "-O", PLAIN]);
-    let copy = dir.path().join("copy");
-    for request in ["mknod white c 0 0", "mknod pipe p", "mknod disk b 8 1"] {
-        write_image(&injected(&image, &copy, request), &image).unwrap();
-    }
-    let device = read_image(&image).unwrap();
-    let report = crate::support::check(std::sync::Arc::new(device.fork()));
-    assert!(report.unwrap().counts.is_empty());
-    // A character device becomes a block device, or the other way round; a FIFO becomes a device.
-    for (path, mode) in [("/white", 0x60), ("/disk", 0x20), ("/pipe", 0x20), ("/pipe", 0x60)] {
-        let place = place_of(&image, path) + 1;
-        let hurt = device.fork();
-        let byte = hurt.read_at(place, 1).unwrap()[0];
-        hurt.write_at(place, vec![byte & 0xf | mode]).unwrap();
-        let judged = nothing_is_lost(&device, &hurt, &copy);
-        assert_eq!(judged, Ok(true), "{path} {mode:#x}");
     }
 }
 

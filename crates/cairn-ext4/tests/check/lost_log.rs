@@ -154,6 +154,6 @@ fn a_journal_on_another_device_is_told() {
     assert!(plan(external.fork(), Scope::All).unwrap().changes.is_empty());
     // The device of a journal is no volume.
     mke2fs(&at, 8 << 20, &["-b", "1024", "-O", "journal_dev"]);
-    let error = check(Arc::new(read_image(&at).unwrap())).err().expect("it is refused");
+    let error = check(Arc::new(read_image(&at).unwrap())).expect_err("it is refused");
     assert!(error.to_string().contains("journal"), "{error}");
 }
