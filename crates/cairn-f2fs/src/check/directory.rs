@@ -11,14 +11,14 @@ use cairn_vfs::{FileKind, Name};
 
 use super::context::{Context, Scratch};
 use super::kinds;
-use super::nodes::{self, NodeState};
+use super::nodes::NodeState;
 use super::tree::Tree;
 use crate::error::Result;
+use crate::form::names::Names;
+use crate::format::Inode;
 use crate::format::dentry::{Dentries, Dentry, MAX_DEPTH, bucket_start, level_blocks, slots_for};
-use crate::format::hash::name_hash;
-use crate::format::inode::{Advise, FileFlags, InlineFlags};
+use crate::format::inode::InlineFlags;
 use crate::format::units::{BlockAddr, Nid};
-use crate::format::{Features, Inode};
 
 /// Blocks of a directory that are read together.
 const PART: usize = 64;
@@ -34,38 +34,6 @@ struct Walk<'w> {
     dots: [u32; 2],
     /// A key of each name, and its block and slot.
     seen: Vec<(u64, u64)>,
-}
-
-/// What is known of the names.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Names {
-    /// As they are shown.
-    Plain,
-    /// The directory ignores case.
-    Folded,
-    /// Encrypted. `hashed` if the hash is that of the encrypted name.
-    Encrypted { hashed: bool },
-}
-
-impl Names {
-    fn of(record: &Inode, features: Features) -> Self {
-        let folds =
-            record.flags.contains(FileFlags::CASEFOLD) && features.contains(Features::CASEFOLD);
-        match (record.advise.contains(Advise::ENCRYPT), folds) {
-            (true, folds) => Self::Encrypted { hashed: !folds },
-            (false, true) => Self::Folded,
-            (false, false) => Self::Plain,
-        }
-    }
-
-    /// The hash that a name must have, if that is known.
-    fn hash(self, name: &[u8]) -> Option<u32> {
-        match self {
-            Self::Plain | Self::Encrypted { hashed: true } => Some(name_hash(name)),
-            Self::Folded if name.is_ascii() => Some(name_hash(&name.to_ascii_lowercase())),
-            _ => None,
-        }
-    }
 }
 
 /// Checks the directory of a tree.
@@ -140,8 +108,12 @@ impl Walk<'_> {
                 }
             }
         }
-        for node in dentries.freed().filter_map(|ino| self.context.nodes.get(ino)) {
-            node.mark(nodes::UNNAMED);
+        // What has another hash was overwritten in part, and could not be found any more.
+        let had_name =
+            |entry: &Dentry<'_>| self.names.hash(entry.name).is_none_or(|hash| hash == entry.hash);
+        let freed = dentries.freed().filter(had_name);
+        for node in freed.filter_map(|entry| self.context.nodes.get(entry.ino)) {
+            node.add_trace();
         }
         if block > 0 && dentries.is_blank() {
             self.context.has_blank.store(true, Relaxed);

@@ -104,7 +104,7 @@ fn decode(context: &Context, ino: Nid, node: &NodeState, image: &[u8]) -> Option
 }
 
 /// Inline contents and device numbers are in place of pointers.
-fn has_pointers(record: &Inode) -> bool {
+pub(super) fn has_pointers(record: &Inode) -> bool {
     !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
         && matches!(record.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
 }

@@ -19,6 +19,10 @@ cairn_check::kinds! {
         "Both copies of the superblock are damaged; one with a field of the other, or with a \
             computed checksum, is used.",
         "It is written over both.";
+    /// The features of the superblock are wrong.
+    SUPERBLOCK_FEATURES = "f2fs.superblock.features", Accounting,
+        "The superblock says that the volume has other features than its inodes show.",
+        "The features are set as the inodes show them.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
         "The superblock records that errors were found or that the volume has stopped.",
@@ -130,6 +134,10 @@ cairn_check::kinds! {
     BLOCK_ADDRESS = "f2fs.block.address", Losing,
         "A data pointer leads out of the main area.",
         "The pointer is cleared: that block of the file becomes a hole.";
+    /// A pointer to a block in use is damaged.
+    BLOCK_UNLINKED = "f2fs.block.unlinked", Accounting,
+        "A block is in use, and its summary names a pointer that leads elsewhere.",
+        "The pointer is set to the block.";
     /// A data pointer leads to a free block.
     BLOCK_FREE = "f2fs.block.free", Losing,
         "A data pointer leads to a block that the SIT calls free and that no summary gives the \

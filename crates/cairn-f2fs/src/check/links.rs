@@ -7,15 +7,15 @@ use cairn_vfs::FileKind;
 
 use super::context::Context;
 use super::kinds;
-use super::nodes::{CONNECTED, DAMAGED, NodeState, ON_WAY, ORPHAN, QUOTA, UNNAMED, VISITED};
+use super::nodes::{CONNECTED, DAMAGED, MANY_TRACES, NodeState, ON_WAY, ORPHAN, QUOTA, VISITED};
 use crate::format::units::Nid;
 
 /// Accounting that goes with names that are lost, or that were not read.
 const HIDES: [&Kind; 3] = [&kinds::INODE_UNREACHABLE, &kinds::INODE_TYPE, &kinds::DIRECTORY_DOTS];
 
 /// After all else that may hide names: inodes with fewer names than they count. If nothing else is
-/// damaged, and no free slot of a directory had a name of the inode, the count is wrong; else names
-/// may be lost.
+/// damaged, and fewer free slots of directories had a name of the inode than are missing, the count
+/// is wrong; else names may be lost.
 pub(super) fn names(context: &Context) {
     let hides = context.findings.worst() > Some(Severity::Accounting)
         || HIDES.iter().any(|kind| context.findings.count_of(kind) > 0)
@@ -23,8 +23,11 @@ pub(super) fn names(context: &Context) {
         || context.notes.as_ref().is_some_and(|notes| notes.has_lost);
     for (ino, node) in context.nodes.iter().filter(|(nid, node)| node.ino() == *nid) {
         if has_missing_names(ino, node) {
-            // A name was removed, or its slot is marked wrongly.
-            let is_lost = hides || node.is(UNNAMED);
+            // A name was removed, or its slot is marked wrongly. More names than there are traces
+            // of were not lost in this way.
+            let missing = node.other().saturating_sub(node.links());
+            let traces = node.traces();
+            let is_lost = hides || traces == MANY_TRACES || missing <= traces.into();
             let kind = if is_lost { &kinds::INODE_NAMES } else { &kinds::INODE_LINKS };
             let place = Place::inode(ino.get()).in_field("i_links");
             context.add(Finding::new(kind, place).stored(node.other()).computed(node.links()));

@@ -1,8 +1,8 @@
 //! `check`: everything that a volume says about itself is compared with everything else. Nothing is
 //! written.
 //!
-//! 1. The superblocks (`choice`) and the checkpoint (`volume`). What was fsynced since the
-//!    checkpoint is recovered in memory (`replay`); the rest is about the result.
+//! 1. The superblocks (`choice`, `features`) and the checkpoint (`volume`). What was fsynced since
+//!    the checkpoint is recovered in memory (`replay`); the rest is about the result.
 //! 2. The NAT is read (`nat`): which nodes exist, and where (`nodes`).
 //! 3. Two threads go through the inodes in the order of the NAT (`walk`): each inode's block,
 //!    form (`shape`), type (`types`), fields (`inode`), nodes and pointers (`tree`), targets
@@ -10,7 +10,8 @@
 //!    Each block is claimed once (`claims`) and must have its owner's summary (`owners`).
 //! 4. Types of inodes against their names (`types`); links and the ways to the root (`links`);
 //!    nodes that are counted, and missing (`missing`); then the SIT, the logs and the counts of the
-//!    checkpoint against the blocks in use (`segments`), and zones (`zones`).
+//!    checkpoint against the blocks in use (`segments`), blocks that lost their pointers
+//!    (`unlinked`), and zones (`zones`).
 //!
 //! Memory: 20 bytes for each nid of the NAT's pieces in use, one bit for each block of regions in
 //! use, 16 bytes for each entry of the two directories that are walked, and at most 16 MiB.
@@ -33,6 +34,7 @@ mod clusters;
 mod context;
 mod directory;
 mod examine;
+mod features;
 mod hint;
 mod inode;
 pub mod kinds;
@@ -56,6 +58,7 @@ mod superblocks;
 mod symlink;
 mod tree;
 mod types;
+mod unlinked;
 mod volume;
 mod walk;
 mod zones;
@@ -98,7 +101,9 @@ pub fn check(
 ) -> Result<Report> {
     let findings = Findings::new();
     let chosen = choice::second(&device, (runtime, &observer), THREADS, &findings)?;
-    let Some(volume) = Volume::open(chosen.unwrap_or(device), &findings)? else {
+    let device = chosen.unwrap_or(device);
+    let proved = features::proved(&device, &findings)?;
+    let Some(volume) = Volume::open(proved.unwrap_or(device), &findings)? else {
         return Ok(Report::new(findings, Usage::default()));
     };
     volume.check_superblocks(&findings)?;

@@ -28,12 +28,14 @@ pub(super) const CONNECTED: u16 = 1 << 4;
 pub(super) const ON_WAY: u16 = 1 << 5;
 /// Its contents are impossible with the type in `i_mode`, and show another one.
 pub(super) const TYPED: u16 = 1 << 6;
-/// A slot of a directory that is free now had a name of it.
-pub(super) const UNNAMED: u16 = 1 << 7;
 /// The inode's type, and the type that its first entry has.
 const KIND_SHIFT: u16 = 8;
 const ENTRY_SHIFT: u16 = 11;
 const KIND_MASK: u16 = 7;
+/// How many slots of directories that are free now had a name of it, up to [`MANY_TRACES`].
+const TRACES_SHIFT: u16 = 14;
+/// As many, or more.
+pub(super) const MANY_TRACES: u16 = 3;
 
 /// A nid.
 #[derive(Debug, Default)]
@@ -105,6 +107,19 @@ impl NodeState {
     /// The type that the first entry has.
     pub(super) fn entry_kind(&self) -> Option<FileKind> {
         kind_of(self.state.load(Relaxed) >> ENTRY_SHIFT)
+    }
+
+    /// Notes that a slot that is free now had a name of it.
+    pub(super) fn add_trace(&self) {
+        let _ = self.state.fetch_update(Relaxed, Relaxed, |state| {
+            let known = state >> TRACES_SHIFT;
+            (known < MANY_TRACES).then(|| state.wrapping_add(1 << TRACES_SHIFT))
+        });
+    }
+
+    /// How many such slots there are, up to [`MANY_TRACES`].
+    pub(super) fn traces(&self) -> u16 {
+        self.state.load(Relaxed) >> TRACES_SHIFT
     }
 
     /// Entries found.

@@ -8,6 +8,7 @@ use cairn_check::{Finding, Place};
 
 use super::claims::Use;
 use super::context::{Context, Scratch, Totals};
+use super::unlinked::Left;
 use super::{kinds, report};
 use crate::error::Result;
 use crate::format::checkpoint::LogPosition;
@@ -34,7 +35,7 @@ struct Seen {
 /// The device's.
 pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
     let logs = logs(context);
-    let mut seen = Seen::default();
+    let (mut seen, mut left) = (Seen::default(), Left::default());
     let journal: HashMap<SegNo, &SitEntry> =
         context.volume.journals.sit.0.iter().map(|(segno, entry)| (*segno, entry)).collect();
     let blocks: Vec<u32> = (0..context.layout.sit_blocks_used()).collect();
@@ -60,6 +61,7 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
                 let entry = journal.get(&segno).map(|entry| (*entry).clone()).or(entry);
                 if let Some(entry) = &entry {
                     check_entry(context, segno, entry);
+                    left.add(context, segno, entry);
                 }
                 let is_current = logs.iter().any(|(_, log)| log.segno == segno);
                 seen.add(context, segno, entry, is_current);
@@ -72,7 +74,7 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
         check_log(context, *log, *position, seen.current.get(&position.segno));
     }
     check_counts(context, &seen);
-    Ok(())
+    left.check(context, scratch)
 }
 
 impl Seen {

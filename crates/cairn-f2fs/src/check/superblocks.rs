@@ -13,6 +13,7 @@ use cairn_cache::budget::Budget;
 use crate::checkpoint;
 use crate::disk::SUPERBLOCKS;
 use crate::error::{Error, Result};
+use crate::format::Features;
 use crate::format::layout::Layout;
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
@@ -55,7 +56,11 @@ pub(super) fn merged(device: &Arc<dyn BlockDevice>) -> Result<Option<Arc<dyn Blo
         return Ok(found.map(|(_, above)| above));
     }
     for block in blocks.chunks_exact(BLOCK_SIZE) {
-        let Ok(copy) = Superblock::decode_unsealed(block) else { continue };
+        let Ok(mut copy) = Superblock::decode_unsealed(block) else { continue };
+        // Without a place for the checksum, and without one, the feature is wrong.
+        if copy.checksum_offset == 0 && copy.crc == 0 {
+            copy.features.remove(Features::SB_CHECKSUM);
+        }
         let bytes = copy.encode();
         let Some(above) = sound(device, &bytes)? else { continue };
         if found.as_ref().is_some_and(|(known, _)| *known != bytes) {

@@ -16,7 +16,7 @@ use super::kinds;
 use super::nodes::{self, NodeState};
 use super::shape::Seen;
 use crate::error::Result;
-use crate::form::types;
+use crate::form::types::{self, Verdict};
 pub(super) use crate::form::types::{stored, with};
 use crate::format::units::Nid;
 
@@ -52,20 +52,16 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
         }
         let blocks = context.read(scratch, &[node.addr()])?;
         let Some(image) = blocks.iter().next() else { continue };
-        let contents = shown(context, scratch, (ino, image), entry)?;
         let mode = stored(image);
-        let texts = [Some(FileKind::Regular), Some(FileKind::Symlink)];
-        let is_either = mode != entry
-            && texts.contains(&mode)
-            && texts.contains(&entry)
-            && shown(context, scratch, (ino, image), None)? == Some(FileKind::Symlink);
+        let seen = &mut Seen { context, scratch: &mut *scratch };
+        let (verdict, contents) = types::judge(seen, (ino, image), entry)?;
         scratch.recycle(blocks);
-        // Then the entry is wrong.
-        if contents.is_some() && contents == mode && !is_either {
-            continue;
-        }
-        let is_proved = contents.is_some() && contents == entry && !is_either;
-        let kind = if is_proved { &kinds::INODE_TYPE } else { &kinds::INODE_DOUBT };
+        let kind = match verdict {
+            // Then the entry is wrong.
+            Verdict::Stored => continue,
+            Verdict::Proved => &kinds::INODE_TYPE,
+            Verdict::Doubt => &kinds::INODE_DOUBT,
+        };
         let words = [("i_mode", mode), ("contents", contents), ("name", entry)]
             .map(|(what, kind)| format!("{what}: {}", word(kind)))
             .join(", ");

@@ -61,6 +61,12 @@ impl Orphans {
         was
     }
 
+    /// Is the inode one of them?
+    #[must_use]
+    pub(crate) fn contains(&self, ino: Nid) -> bool {
+        self.state.lock().inos.contains(&ino)
+    }
+
     /// All of them.
     #[must_use]
     pub(crate) fn list(&self) -> Vec<Nid> {

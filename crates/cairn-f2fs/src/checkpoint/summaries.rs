@@ -101,6 +101,23 @@ pub(crate) fn current(
     Ok(CurrentSummaries { entries, kbytes_written: kbytes })
 }
 
+/// The owners of the blocks in the segment of a data log.
+///
+/// # Errors
+/// As [`current`].
+pub(crate) fn of_data(
+    loaded: &Loaded,
+    buffers: &BufferCache,
+    layout: &Layout,
+    log: Log,
+) -> Result<Vec<Summary>> {
+    if !loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
+        return Ok(full(loaded, buffers, layout, log)?.map_or_else(Vec::new, |block| block.entries));
+    }
+    let lists = Log::DATA.into_iter().zip(compact(loaded, buffers, layout)?.entries);
+    Ok(lists.filter(|(of, _)| *of == log).map(|(_, list)| list).next().unwrap_or_default())
+}
+
 fn compact(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<CompactSummaries> {
     let mut blocks = Vec::new();
     for offset in loaded.map.data_summaries() {

@@ -11,11 +11,14 @@
     )
 )]
 
+use std::cell::Cell;
+
 use cairn_vfs::{Error as VfsError, FileKind, PastDamage};
 
-use super::{bad_name, blocks, check_entry, depth};
+use super::{bad_entry, bad_name, blocks, check_entry, depth};
 use crate::disk::Disk;
 use crate::error::Result;
+use crate::form::names::Names;
 use crate::format::dentry::{Dentries, Dentry, bucket_blocks, bucket_start};
 use crate::format::features::Features;
 use crate::format::hash::name_hash;
@@ -139,6 +142,7 @@ fn find_hashed(
         Compare::IgnoringCase => name_hash(&name.to_ascii_lowercase()),
     };
     let dir_level = directory.state.read().record.dir_level;
+    let names = directory.with_record(|record| Names::of(record, disk.layout.features));
     let end = blocks::count(directory);
     let mut damage = PastDamage::default();
     for level in 0..depth(directory) {
@@ -147,11 +151,24 @@ fn find_hashed(
             let Some(image) = damage.pass(blocks::read(disk, directory, block))?.flatten() else {
                 continue;
             };
-            let found = Dentries::new(&image).find(hash, |stored| matches(stored, name, compare));
+            // The name that is looked for may have become another one.
+            let is_changed = Cell::new(false);
+            let is_it = |stored: &[u8]| {
+                let is_it = matches(stored, name, compare);
+                let is_another = !is_it && names.hash(stored).is_some_and(|own| own != hash);
+                is_changed.set(is_changed.get() || is_another);
+                is_it
+            };
+            let found = Dentries::new(&image).find(hash, is_it);
             if let Some(entry) =
                 damage.pass(found.map_err(|bad| bad_name(directory.nid, block, bad)))?.flatten()
             {
                 return checked(disk, directory.nid, block, &entry).map(Some);
+            }
+            if is_changed.get() {
+                let what = "the hash is that of another name";
+                let error = bad_entry(directory.nid, block, 0, what, hash.into());
+                damage.pass(Err::<(), _>(error))?;
             }
         }
     }

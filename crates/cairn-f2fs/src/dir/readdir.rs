@@ -22,7 +22,8 @@ use cairn_vfs::{DirEntry, Error as VfsError, FileKind, Name, PastDamage};
 use super::{bad_entry, bad_name, blocks, check_entry};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::format::dentry::{Dentries, Dentry};
+use crate::form::names::Names;
+use crate::format::dentry::{Dentries, Dentry, slots_for};
 use crate::format::units::Nid;
 use crate::inode::Inode;
 use crate::recovery::overlay::AddedEntries;
@@ -47,8 +48,9 @@ pub(crate) fn read(
     }
     directory.check_readable(disk)?;
     let added = disk.nodes.overlay().entries(directory.nid);
-    let mut listing =
-        Listing { disk, directory: directory.nid, added, damage: PastDamage::default(), emit };
+    let names = directory.with_record(|record| Names::of(record, disk.layout.features));
+    let damage = PastDamage::default();
+    let mut listing = Listing { disk, directory: directory.nid, names, added, damage, emit };
     let listed = listing.from(directory, position);
     listing.damage.end(listed)
 }
@@ -56,6 +58,7 @@ pub(crate) fn read(
 struct Listing<'a> {
     disk: &'a Disk,
     directory: Nid,
+    names: Names,
     added: Option<&'a AddedEntries>,
     damage: PastDamage<Error>,
     emit: &'a mut dyn FnMut(DirEntry) -> bool,
@@ -114,11 +117,12 @@ impl Listing<'_> {
         fits: impl Fn(&Dentry<'_>) -> bool,
     ) -> Result<bool> {
         let dentries = Dentries::new(bytes);
-        let mut slot = from;
+        let (mut slot, mut taken) = (from, 0_usize);
         while let Some(entry) = dentries.next(slot) {
             slot = entry.map_or_else(|bad| bad.next_slot(), |entry| entry.next_slot());
             let checked = entry.map_err(|bad| bad_name(self.directory, block, bad));
-            let checked = checked.and_then(|entry| self.check(block, entry, &fits));
+            taken = taken.saturating_add(entry.map_or(0, |entry| slots_for(entry.name.len())));
+            let checked = checked.and_then(|entry| self.check(block, (&dentries, entry), &fits));
             let Some((entry, name)) = self.damage.pass(checked)? else { continue };
             if self.added.is_some_and(|added| added.contains_key(entry.name)) {
                 continue;
@@ -129,19 +133,33 @@ impl Listing<'_> {
                 return Ok(false);
             }
         }
+        if from == 0 && taken != dentries.used_slots() {
+            let what = "slots are marked as used that no name takes";
+            let value = as_u64(dentries.used_slots());
+            self.damage.pass(Err::<(), _>(bad_entry(self.directory, block, 0, what, value)))?;
+        }
         Ok(true)
     }
 
     fn check<'b>(
         &self,
         block: u64,
-        entry: Dentry<'b>,
+        (dentries, entry): (&Dentries<'b>, Dentry<'b>),
         fits: impl Fn(&Dentry<'_>) -> bool,
     ) -> Result<(Dentry<'b>, Name<'b>)> {
         let name = check_entry(self.directory, block, &entry, &self.disk.layout)?;
         if !fits(&entry) {
             let what = "the name is not in the bucket of its hash";
             return Err(bad_entry(self.directory, block, entry.slot, what, entry.hash.into()));
+        }
+        let is_dot = matches!(entry.name, b"." | b"..");
+        if !is_dot && self.names.hash(entry.name).is_some_and(|hash| hash != entry.hash) {
+            let what = "the hash is that of another name";
+            return Err(bad_entry(self.directory, block, entry.slot, what, entry.hash.into()));
+        }
+        if !dentries.is_whole(&entry) {
+            let (what, value) = ("a part of the name's slots is free", as_u64(entry.name.len()));
+            return Err(bad_entry(self.directory, block, entry.slot, what, value));
         }
         Ok((entry, name))
     }

@@ -1,5 +1,7 @@
 //! What an inode is: its form (`shape`) and its type (`types`), as its body and what lies around it
-//! prove them. The check and the rescue ask the same questions.
+//! prove them; which inodes a reader asks (`suspect`); what features the volume has (`features`);
+//! and how a directory stores names (`names`). The check, the rescue and a mount ask
+//! the same questions.
 
 #![cfg_attr(
     not(test),
@@ -12,7 +14,10 @@
     )
 )]
 
+pub(crate) mod features;
+pub(crate) mod names;
 pub(crate) mod shape;
+pub(crate) mod suspect;
 pub(crate) mod types;
 
 use crate::error::Result;

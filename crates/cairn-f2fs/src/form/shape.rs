@@ -113,14 +113,21 @@ pub(crate) fn proved(
     if now.is_some_and(|now| now.against == 0) {
         return Ok(None);
     }
-    let (usual, features) = (usual(around)?, around.layout().features);
+    // The root is no example of itself.
+    let usual = if ino == Nid::ROOT { Usual::default() } else { usual(around)? };
+    let features = around.layout().features;
     let now = weigh(around, (ino, image), &usual)?;
     let mut most = now.map_or(0, |now| now.support);
     let mut found = None;
     for (field, value) in candidates(features, image, &usual) {
         let other = field.with(image, value);
         let weight = weigh(around, (ino, &other), &usual)?;
-        if let Some(weight) = weight.filter(|other| other.against == 0 && other.support > most) {
+        let is_more = |support: u32| match &found {
+            // As much, and nothing against it, is more than with something against it.
+            None => support > 0 && support >= most,
+            Some(_) => support > most,
+        };
+        if let Some(weight) = weight.filter(|one| one.against == 0 && is_more(one.support)) {
             most = weight.support;
             found = Some((field, value, other));
         }

@@ -44,6 +44,45 @@ pub(crate) fn proved(
     Ok(Inode::decode(&other, ino, features).is_ok().then_some((kind, other)))
 }
 
+/// What the type of an inode is, by the three that say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The one in `i_mode`.
+    Stored,
+    /// The one of its contents and its entry.
+    Proved,
+    /// Nothing is proved.
+    Doubt,
+}
+
+/// Judges the type of an inode that contradicts an entry or contents. Also returns the type that
+/// its contents show.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn judge(
+    around: &mut dyn Around,
+    (ino, image): (Nid, &[u8]),
+    entry: Option<FileKind>,
+) -> Result<(Verdict, Option<FileKind>)> {
+    let contents = shown(around, (ino, image), entry)?;
+    let mode = stored(image);
+    let texts = [Some(FileKind::Regular), Some(FileKind::Symlink)];
+    // A file of one line may look as a link does.
+    let is_either = mode != entry
+        && texts.contains(&mode)
+        && texts.contains(&entry)
+        && shown(around, (ino, image), None)? == Some(FileKind::Symlink);
+    let verdict = match contents {
+        None => Verdict::Doubt,
+        Some(_) if is_either => Verdict::Doubt,
+        _ if contents == mode => Verdict::Stored,
+        _ if contents == entry => Verdict::Proved,
+        _ => Verdict::Doubt,
+    };
+    Ok((verdict, contents))
+}
+
 /// The type that an inode's contents show. Numbers of devices have no mark: they need an entry.
 ///
 /// # Errors

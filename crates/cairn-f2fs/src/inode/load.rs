@@ -9,7 +9,7 @@ use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
 
-use super::{Inode, State, map, writeback_state};
+use super::{Inode, State, map, proof, writeback_state};
 use crate::dir::cache::DirCache;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -56,12 +56,16 @@ impl Inode {
         let layout = &inodes.disk.layout;
         let record = Record::decode(&image, nid, layout.features)?;
         record.check_body(&image, nid, layout)?;
+        proof::check_links(&inodes.disk, nid, &record)?;
+        proof::check_form(&inodes.disk, (nid, &record, &image))?;
         let version = inodes.disk.store.as_ref().map_or(0, |store| store.checkpoints.version());
         // Changed names, and nodes that left the tree, keep the inode in memory until the next
         // snapshot. So the newest snapshot has them.
         let ledger =
             Ledger::loaded(&inodes.disk.flushes, &[Part::Names], version.saturating_sub(1));
-        Ok(Self::new(inodes, nid, record, &image, ledger))
+        let inode = Self::new(inodes, nid, record, &image, ledger);
+        proof::check_end(&inodes.disk, &inode, (&inode.record(), &image))?;
+        Ok(inode)
     }
 
     /// An inode with this record. `image` is its node.

@@ -20,6 +20,7 @@ mod load;
 pub(crate) mod map;
 pub(crate) mod mapper;
 pub(crate) mod preallocate;
+pub(crate) mod proof;
 pub(crate) mod read_mapper;
 pub(crate) mod setattr;
 mod shift;

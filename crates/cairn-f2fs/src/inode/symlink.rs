@@ -30,7 +30,12 @@ pub(crate) fn read(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     } else {
         blocks::read(disk, inode, 0)?.ok_or_else(bad)?.to_vec()
     };
-    target.truncate(usize::try_from(size).map_err(|_| bad())?);
+    // What lies behind the end was a part of the target.
+    let end = usize::try_from(size).map_err(|_| bad())?;
+    if target.get(end).is_some_and(|byte| *byte != 0) {
+        return Err(bad().into());
+    }
+    target.truncate(end);
     // Some writers count the NUL after the target in the size.
     if let Some(end) = target.iter().position(|byte| *byte == 0) {
         target.truncate(end);

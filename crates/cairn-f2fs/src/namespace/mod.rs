@@ -13,7 +13,7 @@ use crate::corrupt::Corrupt;
 use crate::dir::{edit, lookup};
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
-use crate::inode::{Inode, lifetime};
+use crate::inode::{Inode, lifetime, proof};
 use crate::inodes::Inodes;
 use crate::op::{Op, Operations};
 use parent::named;
@@ -32,11 +32,15 @@ mod rename;
 /// There is no such name; the entry leads to no inode, the volume is damaged, or the device failed.
 pub(crate) fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
     let _names = parent.namespace.read();
-    let child = match name {
-        b"." => parent.nid,
-        _ => lookup::find(&inodes.disk, parent, name)?.ok_or(cairn_vfs::Error::NotFound)?.0,
+    let (child, kind) = match name {
+        b"." => (parent.nid, None),
+        _ => lookup::find(&inodes.disk, parent, name)?.ok_or(cairn_vfs::Error::NotFound)?,
     };
-    let found = inodes.acquire(child.ino()).inspect(|inode| {
+    let checked = inodes.inode(child.ino()).and_then(|inode| match name {
+        b"." | b".." => Ok(()),
+        _ => check_named(inodes, &inode, kind),
+    });
+    let found = checked.and_then(|()| inodes.acquire(child.ino())).inspect(|inode| {
         if parent::is_lost(inode) {
             parent::remember(inode, parent.nid, name);
         }
@@ -50,6 +54,21 @@ pub(crate) fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Resul
         }
         other => other,
     })
+}
+
+/// Checks an inode against an entry that leads to it.
+///
+/// # Errors
+/// The inode has no link, or another type than the entry and its contents; or the device failed.
+fn check_named(inodes: &Inodes, inode: &Inode, kind: Option<FileKind>) -> Result<()> {
+    if inode.state.read().record.links == 0 {
+        let expected = "a name leads to the inode";
+        return Err(Corrupt::Inode { ino: inode.nid, field: "i_links", value: 0, expected }.into());
+    }
+    match kind.filter(|kind| *kind != inode.kind) {
+        Some(kind) => proof::check_type(&inodes.disk, inode.nid, kind),
+        None => Ok(()),
+    }
 }
 
 /// Makes an entry of any kind. Takes a reference.

@@ -18,6 +18,7 @@
 
 mod choice;
 pub(crate) mod directory;
+mod features;
 mod open;
 pub(crate) mod tree;
 

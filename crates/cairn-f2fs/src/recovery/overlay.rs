@@ -104,6 +104,12 @@ impl Overlay {
         self.entries.get(&directory)
     }
 
+    /// Does the chain change the node?
+    #[must_use]
+    pub(crate) fn changes(&self, nid: Nid) -> bool {
+        self.nodes.contains_key(&nid)
+    }
+
     /// The image of a node that the chain changes; `None` for other nodes.
     ///
     /// # Errors

@@ -29,6 +29,12 @@ impl Source {
     /// There is no superblock or checkpoint as asked for, or the device failed.
     pub(super) fn open(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Self> {
         let mut volume = RawVolume::open(device, choice)?;
+        let features = volume.proved_features();
+        if features != volume.layout.features {
+            let names = (features ^ volume.layout.features).names().join(", ");
+            volume.notes.push(format!("the superblock is wrong about the features {names}"));
+            volume.layout.features = features;
+        }
         if volume.loaded.is_none() {
             volume
                 .notes

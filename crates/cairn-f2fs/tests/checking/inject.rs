@@ -134,6 +134,28 @@ impl Target {
         }
     }
 
+    /// A change of the NAT, the SIT or a summary.
+    pub fn inject_table(&self, seed: u64) -> Injection {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let random = &mut random;
+        let at = |list: &[u64], random: &mut fastrand::Rng| {
+            let at = pick(list, random);
+            (at & !0xfff, (at & 0xfff) as usize)
+        };
+        let is_summary = random.u8(..3) == 0 && !self.places.summaries.is_empty();
+        if is_summary {
+            let (at, used) = &self.places.summaries[random.usize(..self.places.summaries.len())];
+            let entry = usize::from(used[random.usize(..used.len())]);
+            return self.one("summary", *at, entry * 7, fields::SUMMARY, random);
+        }
+        let (what, list, fields) = match random.bool() {
+            true => ("NAT", &self.places.nat, fields::NAT),
+            false => ("SIT", &self.places.sit, fields::SIT),
+        };
+        let (at, base) = at(list, random);
+        self.one(what, at, base, fields, random)
+    }
+
     /// A block of metadata, and what it is.
     pub fn any_block(&self, random: &mut fastrand::Rng) -> (&'static str, u64) {
         let places = &self.places;

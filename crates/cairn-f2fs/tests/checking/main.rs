@@ -4,6 +4,7 @@
 mod blocks;
 mod clean;
 mod faults;
+mod features;
 mod fields;
 mod flags;
 mod inject;
@@ -12,11 +13,14 @@ mod misread;
 mod names;
 mod places;
 mod quota;
+mod readers;
 mod repair;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod rescue;
 mod superblocks;
+mod sweep;
+mod swept;
 mod types;
 mod volume;
 

@@ -12,7 +12,10 @@ use crate::check;
 use crate::types::Judge;
 use crate::volume::open;
 
+const TYPE_AT: usize = 1;
 const FLAGS_AT: usize = 3;
+const LINKS_AT: usize = 12;
+const SIZE_AT: usize = 16;
 const EXTRA_AT: usize = 360;
 const NIDS_AT: usize = 4052;
 const DATA: u8 = 2;
@@ -25,18 +28,25 @@ fn extra(bytes: &mut [u8], size: u16) {
     bytes[EXTRA_AT..EXTRA_AT + 2].copy_from_slice(&size.to_le_bytes());
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 8] = [
     ("inline", "the flag for contents is gone", |bytes| bytes[FLAGS_AT] ^= DATA),
     ("small", "the flag for entries is gone", |bytes| bytes[FLAGS_AT] ^= DENTRY),
     ("large", "there are no entries in it", |bytes| bytes[FLAGS_AT] ^= DENTRY),
     ("inline", "pointers beside contents", |bytes| bytes[NIDS_AT] = 77),
+    ("large", "it ends before its blocks", |bytes| bytes[SIZE_AT..SIZE_AT + 8].fill(0)),
+    ("pointers", "it has a name, and no link", |bytes| bytes[LINKS_AT] = 0),
+    ("pointers", "its contents are no FIFO's", |bytes| bytes[TYPE_AT] ^= 0x90),
+    ("large", "its contents are no file's", |bytes| bytes[TYPE_AT] ^= 0xc0),
 ];
 
-const EXTRA: [Case; 4] = [
+const EXTRA: [Case; 7] = [
     ("inline", "no writer gives this size", |bytes| extra(bytes, 28)),
     ("pointers", "no writer gives this size", |bytes| extra(bytes, 20)),
     ("pointers", "no room for the checksum", |bytes| extra(bytes, 4)),
     ("small", "the entries begin elsewhere", |bytes| extra(bytes, 24)),
+    ("inline", "the contents begin elsewhere", |bytes| extra(bytes, 24)),
+    ("pointers", "the pointers begin elsewhere", |bytes| extra(bytes, 24)),
+    ("nodes", "the pointers begin elsewhere", |bytes| extra(bytes, 24)),
 ];
 
 fn are_not_opened(arguments: &[&str], cases: &[Case]) {

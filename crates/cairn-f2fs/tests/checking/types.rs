@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
 use cairn_f2fs::format::inode;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_vfs::{Caller, FileKind, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{Caller, FileKind, FileSystem, IoFlags, NewInode, XattrMode};
 
 use crate::inject::{Injection, Target};
 use crate::repair::{apply, fsck, plan};
@@ -25,7 +26,7 @@ const PERMISSIONS: u32 = 0o644;
 /// Paths with types, and with contents or targets.
 pub type Tree = BTreeMap<Vec<u8>, (FileKind, Vec<u8>)>;
 
-fn plant(fs: &F2fs) {
+pub fn plant(fs: &F2fs) {
     let create = |parent, name: &str, new| {
         let is_open = matches!(new, NewInode::Symlink(_)) || name == "line";
         let permissions = if is_open { 0o777 } else { PERMISSIONS };
@@ -48,6 +49,16 @@ fn plant(fs: &F2fs) {
     create(root, "socket", NewInode::Socket);
     create(root, "device", NewInode::CharDevice(0x0105));
     create(root, "disk", NewInode::BlockDevice(0x0010_3005));
+    // Holes before what there is, as of a form that is read elsewhere.
+    for (name, at, len) in [("hole", 20_480, 30_000), ("long hole", 16_384, 5_000_000)] {
+        let ino = create(root, name, NewInode::Regular);
+        fs.write(ino, at, &vec![9; len], IoFlags::empty()).unwrap();
+    }
+    for (name, len) in [("attributes", 40), ("more attributes", 2500)] {
+        let ino = create(root, name, NewInode::Regular);
+        fs.write(ino, 0, &TEXT.repeat(3), IoFlags::empty()).unwrap();
+        fs.setxattr(ino, b"user.name", &vec![b'v'; len], XattrMode::Set).unwrap();
+    }
     let small = create(root, "small", NewInode::Directory);
     let large = create(root, "large", NewInode::Directory);
     for index in 0..5_u8 {
@@ -123,7 +134,12 @@ impl Judge {
     pub fn new(arguments: &[&str]) -> Self {
         let device = volume(64 * MIB, arguments);
         plant(&open(device.clone(), ""));
-        let target = Target::of(&device);
+        Self::of(&device)
+    }
+
+    /// A volume that was planted, and perhaps changed.
+    pub fn of(device: &Arc<MemoryDevice>) -> Self {
+        let target = Target::of(device);
         let device: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
         let fs = open(Arc::new(target.device.fork()), "");
         let number = |name: &str| fs.lookup(fs.root(), name.as_bytes()).unwrap().ino.get();

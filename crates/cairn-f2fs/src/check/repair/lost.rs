@@ -2,8 +2,12 @@
 //!
 //! Each node's footer names it. A node that is missing is looked for at the address of its entry,
 //! and then in all blocks that the SIT calls used and that nothing leads to.
+//!
+//! Old versions of nodes stay in the log. The SIT tells them from the present ones. Where its entry
+//! is impossible, a block may be either: it is the present one if something refers to the node and
+//! there is no other block of it; else what the node had later may be lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_check::repair::Step;
 use cairn_check::{Finding, Place, Value};
@@ -17,13 +21,23 @@ use crate::format::summary::ENTRIES;
 use crate::format::units::{BlockAddr, Nid, SegNo};
 use crate::format::{NatEntry, bits};
 
+/// Where an inode has the time of its last change.
+const CTIME_AT: usize = 40;
+/// What a node loses that was found in one of several blocks.
+const OLDER: &str = "what the node had later, if this block is an old one";
+
 /// Nodes that are looked for, and the inode whose node each is.
 type Wanted = BTreeMap<Nid, Option<Nid>>;
 
 impl Edit<'_> {
     /// Sets the NAT's entries of nodes that were found. False if there are none.
     pub(super) fn find_nodes(&mut self, findings: &[Finding]) -> Result<bool> {
-        let mut wanted: Wanted = findings.iter().filter_map(wanted).collect();
+        let mut wanted = Wanted::new();
+        for (nid, ino) in findings.iter().filter_map(wanted_of) {
+            // What refers to a node knows its inode.
+            let known = wanted.entry(nid).or_default();
+            *known = known.or(ino);
+        }
         wanted.retain(|nid, _| self.layout.is_nid(*nid));
         let mut found = BTreeMap::new();
         for (nid, ino) in wanted.clone() {
@@ -38,13 +52,23 @@ impl Edit<'_> {
                 }
             }
         }
+        let mut doubtful = BTreeMap::new();
         if !wanted.is_empty() {
-            self.scan(&wanted, &mut found)?;
+            for (nid, list) in self.scan(&wanted)? {
+                let is_referred_to = wanted.get(&nid).is_some_and(Option::is_some);
+                let Some(newest) = list.iter().max_by_key(|one| one.age()) else { continue };
+                let is_sure = match newest.is_marked {
+                    true => true,
+                    false => list.len() == 1 && is_referred_to,
+                };
+                let place = (newest.addr, newest.footer);
+                if is_sure { &mut found } else { &mut doubtful }.insert(nid, place);
+            }
         }
         let strays = self.strays(findings)?;
         let mut changed = false;
         for (nid, (finding, addr, footer)) in &strays {
-            if found.contains_key(nid) {
+            if found.contains_key(nid) || doubtful.contains_key(nid) {
                 continue;
             }
             let version = self.entry(*nid)?.version;
@@ -53,6 +77,11 @@ impl Edit<'_> {
             self.keeps_counts = true;
             changed = true;
         }
+        if !self.scope.allows(&kinds::NAT_LOST) {
+            doubtful.clear();
+        }
+        let is_doubtful: BTreeSet<Nid> = doubtful.keys().copied().collect();
+        found.extend(doubtful);
         for (nid, (addr, footer)) in found {
             let old = self.entry(nid)?;
             let new = NatEntry { version: old.version, ino: footer.ino, block_addr: addr };
@@ -62,7 +91,10 @@ impl Edit<'_> {
             self.set_entry(nid, new);
             self.keeps_counts |= strays.contains_key(&nid);
             let place = Place::node(nid.get()).of_inode(footer.ino.get()).at_block(addr.get());
-            self.steps.add(Step::new(&kinds::NAT_ADDRESS, place));
+            match is_doubtful.contains(&nid) {
+                true => self.lost((&kinds::NAT_LOST, place), footer.ino, OLDER),
+                false => self.steps.add(Step::new(&kinds::NAT_ADDRESS, place)),
+            }
             changed = true;
         }
         if !changed {
@@ -108,13 +140,10 @@ impl Edit<'_> {
         Ok(self.layout.is_nid(footer.ino).then_some(footer))
     }
 
-    /// Goes through the blocks in use that nothing leads to. Of two blocks of a node, that with the
-    /// later version counts.
-    fn scan(
-        &self,
-        wanted: &Wanted,
-        found: &mut BTreeMap<Nid, (BlockAddr, NodeFooter)>,
-    ) -> Result<()> {
+    /// The blocks of wanted nodes, among those that may be in use and that nothing leads to.
+    fn scan(&self, wanted: &Wanted) -> Result<BTreeMap<Nid, Vec<Candidate>>> {
+        let mut found: BTreeMap<Nid, Vec<Candidate>> = BTreeMap::new();
+        let checkpoint = &self.context.volume.loaded.checkpoint;
         for segno in (0..self.layout.main_segments).map(SegNo) {
             let claimed = self.context.claims.valid_map(segno);
             let entry = self.sit_entry(segno)?;
@@ -122,6 +151,7 @@ impl Edit<'_> {
             if !is_node && !self.context.claims.has(segno, Use::Node) {
                 continue;
             }
+            let is_marked = entry.is_some();
             let used = entry.map_or([u8::MAX; _], |entry| entry.valid_map);
             let left: Vec<u8> =
                 used.iter().zip(claimed).map(|(used, claimed)| used & !claimed).collect();
@@ -130,20 +160,45 @@ impl Edit<'_> {
                 from = offset.saturating_add(1);
                 let offset = u16::try_from(offset).unwrap_or(0);
                 let addr = self.layout.address(segno, offset);
-                let Some(footer) = self.footer(addr)? else { continue };
-                if !wanted.get(&footer.nid).is_some_and(|ino| is_of(&footer, *ino)) {
+                let image = self.read(addr.get().into())?;
+                let footer = NodeFooter::read(&image);
+                if !self.layout.is_nid(footer.ino)
+                    || !wanted.get(&footer.nid).is_some_and(|ino| is_of(&footer, *ino))
+                {
                     continue;
                 }
-                let later = found.get(&footer.nid).is_none_or(|(_, known)| {
-                    footer.cp_ver & 0xffff_ffff > known.cp_ver & 0xffff_ffff
-                });
-                if later {
-                    found.insert(footer.nid, (addr, footer));
+                // What was written behind the checkpoint is none of its nodes.
+                if !is_marked && checkpoint.is_node_version(footer.cp_ver) {
+                    continue;
                 }
+                let ctime = if footer.is_inode() { ctime_of(&image) } else { 0 };
+                let candidate = Candidate { addr, footer, ctime, is_marked };
+                found.entry(footer.nid).or_default().push(candidate);
             }
         }
-        Ok(())
+        Ok(found)
     }
+}
+
+/// A block of a node that is looked for.
+struct Candidate {
+    addr: BlockAddr,
+    footer: NodeFooter,
+    ctime: u64,
+    /// The SIT calls the block used.
+    is_marked: bool,
+}
+
+impl Candidate {
+    /// Of two blocks, the newer one is larger; of the same age, the one that the SIT knows.
+    fn age(&self) -> (u64, u64, bool, BlockAddr) {
+        (self.footer.cp_ver & u64::from(u32::MAX), self.ctime, self.is_marked, self.addr)
+    }
+}
+
+fn ctime_of(image: &[u8]) -> u64 {
+    let bytes = image.get(CTIME_AT..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Is it the footer of a node of this inode, if that is known?
@@ -152,7 +207,7 @@ fn is_of(footer: &NodeFooter, ino: Option<Nid>) -> bool {
 }
 
 /// The node that a finding misses, and the inode whose node it is.
-fn wanted(finding: &Finding) -> Option<(Nid, Option<Nid>)> {
+fn wanted_of(finding: &Finding) -> Option<(Nid, Option<Nid>)> {
     let code = finding.kind.code;
     let nid = nid_of(&finding.place);
     if code == kinds::DIRECTORY_TARGET.code {

@@ -42,7 +42,7 @@ use super::context::Context;
 use super::examine::{examine, usage};
 use super::notes::Notes;
 use super::volume::Volume;
-use super::{choice, kinds, links, packs, paths};
+use super::{choice, features, kinds, links, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
 use edit::{Edit, ino_of, nid_of};
@@ -140,6 +140,12 @@ impl Mend for Mender {
             superblocks::mend_first(&chosen, device, steps)?;
             return Ok(Report::new(findings, Usage::default()));
         }
+        if let Some(proved) = features::proved(device, &findings)?
+            && may_be_written(&proved)?
+        {
+            superblocks::mend_features(&proved, device, steps)?;
+            return Ok(Report::new(findings, Usage::default()));
+        }
         let Some(volume) = Volume::open(device.clone(), &findings)? else {
             return Ok(Report::new(findings, Usage::default()));
         };
@@ -175,6 +181,12 @@ impl Mend for Mender {
     }
 }
 
+/// Does Cairn repair the volume on a device?
+fn may_be_written(device: &Arc<dyn BlockDevice>) -> Result<bool> {
+    let volume = Volume::open(device.clone(), &Findings::new())?;
+    Ok(volume.is_some_and(|volume| refusal(&volume).is_none()))
+}
+
 /// Are missing nodes looked for? Not once something was given up: that is no longer in the NAT
 /// either, and still counted.
 fn seeks(scope: Scope, steps: &Steps) -> bool {
@@ -183,6 +195,7 @@ fn seeks(scope: Scope, steps: &Steps) -> bool {
         &kinds::SUPERBLOCK_BOTH,
         &kinds::SUPERBLOCK_COPIES,
         &kinds::SUPERBLOCK_ERRORS,
+        &kinds::SUPERBLOCK_FEATURES,
         &kinds::NAT_ADDRESS,
         &kinds::NAT_LOST,
         &kinds::INODE_CHECKSUM,
@@ -226,7 +239,7 @@ fn mend(
     if changed {
         // A new checkpoint also replaces a pack that is not whole.
         let is_worth = edit.has_tables || (edit.steps.made() > before && !loses);
-        return if is_worth { edit.write_tables(true) } else { Ok(()) };
+        return if is_worth { edit.write_round(&found) } else { Ok(()) };
     }
     let divided = edit.divide(&found)?;
     edit.mend_tables(report, divided)
@@ -249,6 +262,12 @@ impl Edit<'_> {
         }
         let scope = self.scope;
         let mut changed = false;
+        for finding in found.iter().filter(|found| is_one(found, &[&kinds::BLOCK_UNLINKED])) {
+            changed |= self.link_block(finding)?;
+        }
+        if changed {
+            return Ok(true);
+        }
         for finding in found.iter().filter(|found| scope.allows(found.kind)) {
             changed |= match () {
                 () if is_one(finding, &POINTERS) => self.mend_pointer(finding)?,
@@ -269,6 +288,20 @@ impl Edit<'_> {
             }
         }
         Ok(changed)
+    }
+
+    /// Writes the tables at the end of a round. A new checkpoint drops what was fsynced behind the
+    /// last one: if that is not recovered yet, there is none as long as that is possible.
+    fn write_round(&mut self, found: &[Finding]) -> Result<()> {
+        let pending = found.iter().find(|found| is_one(found, &[&kinds::RECOVERY]));
+        let Some(finding) = pending else { return self.write_tables(true) };
+        if self.write_nat_in_place()? || !self.may_lose() {
+            return Ok(());
+        }
+        let what = "the changes since the last whole checkpoint";
+        self.lost((finding.kind, finding.place.clone()), Default::default(), what);
+        self.list_chain()?;
+        self.write_tables(true)
     }
 
     /// Counts and names depend on everything that is damaged: false if some of that stays.

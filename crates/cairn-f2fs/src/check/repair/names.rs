@@ -222,6 +222,13 @@ impl Edit<'_> {
             }
         }
         let recorded = self.recorded(ino)?.filter(|_| !is_cycle);
+        if let Some((parent, name)) = &recorded
+            && record.kind != FileKind::Directory
+            && self.turn_entry(*parent, name, (ino, record.kind))?
+        {
+            self.mended(finding);
+            return Ok(true);
+        }
         let own = match recorded {
             Some((parent, name)) if self.is_below_root(parent, ino) => {
                 self.lookup(parent, &name)?.is_none().then_some((parent, name))
@@ -249,6 +256,35 @@ impl Edit<'_> {
             self.mended(finding);
         }
         Ok(true)
+    }
+
+    /// The name that an inode without names records may lead to another inode, which has more names
+    /// than it counts and records another one: then the entry has a wrong number. It gets that of
+    /// the inode without names. False if this is not so.
+    fn turn_entry(&self, dir: Nid, name: &[u8], to: (Nid, FileKind)) -> Result<bool> {
+        let Some(other) = self.lookup(dir, name)? else { return Ok(false) };
+        let has_too_many = self.context.nodes.inode(other).is_some_and(|node| {
+            let is_file = node.kind().is_some_and(|kind| kind != FileKind::Directory);
+            is_file && node.links() > node.other()
+        });
+        let has_other =
+            self.recorded(other)?.is_some_and(|(parent, own)| (parent, &own[..]) != (dir, name));
+        if !has_too_many || !has_other {
+            return Ok(false);
+        }
+        for block in self.dir_blocks(dir)? {
+            let Some(mut bytes) = self.dir_block(dir, block)? else { continue };
+            let mut entries = Dentries::new(&bytes).iter().flatten();
+            let found = entries.find(|entry| entry.ino == other && entry.name == name);
+            let slot = found.map(|entry| entry.slot);
+            drop(entries);
+            if let Some(slot) = slot {
+                DentriesMut::new(&mut bytes).set_target(slot, to.0, to.1);
+                self.put_dir_block(dir, block, bytes)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Gives an inode with too few names the one that it records, if that is missing. False if it

@@ -7,14 +7,25 @@ use cairn_check::Finding;
 
 use super::super::claims::Use;
 use super::super::context::Scratch;
-use super::super::{kinds, owners};
-use super::edit::{Edit, ino_of, nid_of};
+use super::super::{kinds, owners, unlinked};
+use super::edit::{Edit, Slot, ino_of, nid_of};
 use crate::error::{Error, Result};
 use crate::format::node::NodeFooter;
 use crate::format::units::{BlockAddr, Nid, SegNo};
 use crate::format::{NatEntry, Summary};
 
 impl Edit<'_> {
+    /// Points to a block in use again, as its summary says.
+    pub(super) fn link_block(&mut self, finding: &Finding) -> Result<bool> {
+        let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
+        let Some(addr) = addr.map(BlockAddr) else { return Ok(false) };
+        let owner = unlinked::pointer_to(&self.context, &mut Scratch::default(), addr)?;
+        let Some(owner) = owner else { return Ok(false) };
+        self.set_pointer(Slot { holder: owner.nid, slot: owner.ofs_in_node, addr }, addr)?;
+        self.mended(finding);
+        Ok(true)
+    }
+
     /// Mends a finding about nodes and pointers. False if it stays.
     pub(super) fn mend_pointer(&mut self, finding: &Finding) -> Result<bool> {
         let code = finding.kind.code;

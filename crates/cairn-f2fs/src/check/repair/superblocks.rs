@@ -64,6 +64,20 @@ pub(super) fn mend_both(
     Ok(())
 }
 
+/// Writes the superblock with other features over both copies. `proved` is the device with it.
+pub(super) fn mend_features(
+    proved: &Arc<dyn BlockDevice>,
+    device: &Arc<dyn BlockDevice>,
+    steps: &mut Steps,
+) -> Result<()> {
+    for at in SUPERBLOCKS {
+        let place = at.get().saturating_mul(BLOCK_BYTES).saturating_add(as_u64(OFFSET));
+        device.write_at(place, proved.read_at(place, SIZE)?.to_vec())?;
+    }
+    steps.add(Step::new(&kinds::SUPERBLOCK_FEATURES, Place::field("feature")));
+    Ok(())
+}
+
 /// Writes the second copy over the first one. `chosen` is the device with the second copy as both.
 pub(super) fn mend_first(
     chosen: &Arc<dyn BlockDevice>,

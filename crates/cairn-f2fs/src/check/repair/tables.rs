@@ -227,6 +227,27 @@ impl Edit<'_> {
         Ok(SitEntry { log, valid_map, mtime: old.map_or(0, |entry| entry.mtime) })
     }
 
+    /// Writes entries of the NAT that change to where they are, without a new checkpoint, so that
+    /// what was fsynced behind the last one can still be recovered. False if the journal has some
+    /// of them, or if other tables must change, too.
+    pub(super) fn write_nat_in_place(&self) -> Result<bool> {
+        let volume = &self.context.volume;
+        let in_journal = |nid: &Nid| volume.journals.nat.0.iter().any(|(known, _)| known == nid);
+        if !self.taken.is_empty() || self.nat.keys().any(in_journal) {
+            return Ok(false);
+        }
+        for (nid, entry) in &self.nat {
+            let (block, index) = Layout::nat_place(*nid);
+            let side =
+                Side::of_bit(bits::test(&volume.loaded.checkpoint.nat_bitmap, as_index(block)));
+            let at = self.layout.nat_address(block, side).get();
+            let mut bytes = self.read(at)?;
+            nat::set_entry(&mut bytes, index, *entry);
+            self.write(at, bytes)?;
+        }
+        Ok(true)
+    }
+
     /// Writes NAT blocks that change, with the journal. Returns which copies are current then.
     fn write_nat(&self) -> Result<Vec<u8>> {
         let volume = &self.context.volume;

@@ -176,12 +176,16 @@ impl<'b> Dentries<'b> {
         })
     }
 
-    /// The inodes of entries in slots that are free now. They stay until the slot is used again.
-    pub(crate) fn freed(&self) -> impl Iterator<Item = Nid> + use<'b> {
+    /// The entries in slots that are free now. They stay until the slots are used again.
+    pub(crate) fn freed(&self) -> impl Iterator<Item = Dentry<'b>> + use<'b> {
         let view = *self;
         let free = (0..view.slots()).filter(move |slot| !bitmap::test(view.bitmap, *slot));
-        let raw = free.filter_map(move |slot| view.raw(slot));
-        raw.filter(|raw| raw.name_len.get() > 0).map(|raw| Nid(raw.ino.get()))
+        free.filter_map(move |slot| {
+            let raw = view.raw(slot).filter(|raw| raw.name_len.get() > 0)?;
+            let name = view.name(slot, raw.name_len.get().into())?;
+            let (hash, ino) = (raw.hash_code.get(), Nid(raw.ino.get()));
+            Some(Dentry { slot, hash, ino, kind: FileKind::of_entry_code(raw.file_type), name })
+        })
     }
 
     /// Slots that are marked as used.

@@ -10,7 +10,7 @@ use crate::corrupt::Corrupt;
 use crate::format::dentry::Dentries;
 use crate::format::features::Features;
 use crate::format::layout::Layout;
-use crate::format::units::{BlockAddr, Nid};
+use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid};
 
 /// Bytes of the reserved word before inline contents.
 const WORD: usize = size_of::<u32>();
@@ -44,6 +44,9 @@ impl Inode {
         if let Some((.., why)) = missing {
             return wrong("i_flags", self.flags.bits().into(), why);
         }
+        if self.advise.contains(Advise::ENCRYPT) && !features.contains(Features::ENCRYPT) {
+            return wrong("i_advise", self.advise.bits().into(), "the feature encrypt is missing");
+        }
         if self.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY) {
             self.check_inline_body(block, ino)
         } else {
@@ -75,6 +78,7 @@ impl Inode {
         if !matches!(self.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink) {
             return Ok(());
         }
+        let wrong = |field, value, expected| Err(Corrupt::Inode { ino, field, value, expected });
         let mut pointers = self.data_pointers(block);
         // The root is known to be a directory, and Linux mounts one without its first block.
         if self.kind == FileKind::Directory
@@ -82,12 +86,14 @@ impl Inode {
             && self.has_dots()
             && self.data_pointers(block).next() == Some(BlockAddr::NULL)
         {
-            return Err(Corrupt::Inode {
-                ino,
-                field: "i_inline",
-                value: self.inline.bits().into(),
-                expected: "the directory has no first block",
-            });
+            let value = self.inline.bits().into();
+            return wrong("i_inline", value, "the directory has no first block");
+        }
+        let end = self.size.div_ceil(BLOCK_BYTES);
+        let is_behind = |(slot, addr): (u64, BlockAddr)| slot >= end && addr.is_address();
+        if self.kind == FileKind::Directory && (0..).zip(self.data_pointers(block)).any(is_behind) {
+            let expected = "the directory has blocks behind its end";
+            return wrong("i_size", self.size, expected);
         }
         let is_stray = |addr: BlockAddr| addr.is_address() && !layout.in_main(addr);
         if !pointers.any(is_stray) {
@@ -102,12 +108,7 @@ impl Inode {
         if least <= self.blocks {
             return Ok(());
         }
-        Err(Corrupt::Inode {
-            ino,
-            field: "i_blocks",
-            value: self.blocks,
-            expected: "what would be its pointers are more, and lead nowhere",
-        })
+        wrong("i_blocks", self.blocks, "what would be its pointers are more, and lead nowhere")
     }
 
     /// Must a directory have the entries `.` and `..`? One that was being deleted has no blocks.

@@ -1,0 +1,116 @@
+//! Blocks in use to which nothing leads, and whose summaries name a pointer that leads elsewhere:
+//! the pointer is what is damaged.
+//!
+//! A bit of the SIT that is wrong contradicts the count beside it. So a block that a possible entry
+//! calls used was in use, and the summary of a block in use is right.
+
+use cairn_check::{Finding, Kind, Place};
+
+use super::context::{Context, Scratch};
+use super::nodes::{DAMAGED, VISITED};
+use super::{kinds, owners};
+use crate::error::Result;
+use crate::format::summary::ENTRIES;
+use crate::format::units::{BlockAddr, SegNo};
+use crate::format::{Inode, NodeFooter, SitEntry, Summary, bits, node};
+
+/// Most blocks that are asked.
+const MOST: usize = 1 << 16;
+
+/// What must be mended first: by it an inode is read.
+const FIRST: [&Kind; 5] = [
+    &kinds::INODE_SHAPE,
+    &kinds::INODE_FIELD,
+    &kinds::INODE_CHECKSUM,
+    &kinds::INODE_TYPE,
+    &kinds::INODE_DOUBT,
+];
+
+/// Blocks that the SIT calls used, and that nothing leads to.
+#[derive(Default)]
+pub(super) struct Left(Vec<BlockAddr>);
+
+impl Left {
+    /// Notes those of a segment.
+    pub(super) fn add(&mut self, context: &Context, segno: SegNo, entry: &SitEntry) {
+        let found = context.claims.valid_map(segno);
+        let left: Vec<u8> =
+            entry.valid_map.iter().zip(found).map(|(stored, found)| stored & !found).collect();
+        let mut from = 0;
+        while let Some(offset) = bits::next_set(&left, from, ENTRIES)
+            && self.0.len() < MOST
+        {
+            from = offset.saturating_add(1);
+            let offset = u16::try_from(offset).unwrap_or(0);
+            self.0.push(context.layout.address(segno, offset));
+        }
+    }
+
+    /// Reports those whose pointers lead elsewhere.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn check(self, context: &Context, scratch: &mut Scratch) -> Result<()> {
+        if FIRST.iter().any(|kind| context.findings.count_of(kind) > 0) {
+            return Ok(());
+        }
+        for addr in self.0 {
+            if let Some(Summary { nid, ofs_in_node, .. }) = pointer_to(context, scratch, addr)? {
+                let ino = context.nodes.get(nid).map_or(nid, |node| node.ino());
+                let place = Place::node(nid.get()).of_inode(ino.get()).at_block(addr.get());
+                let finding = Finding::new(&kinds::BLOCK_UNLINKED, place);
+                context.add(finding.stored(&*format!("pointer {ofs_in_node}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pointer that the summary of a block names, if it leads elsewhere, and not to another block
+/// of its own.
+///
+/// # Errors
+/// The device's.
+pub(super) fn pointer_to(
+    context: &Context,
+    scratch: &mut Scratch,
+    addr: BlockAddr,
+) -> Result<Option<Summary>> {
+    let Some((false, owner)) = owners::stored(context, scratch, addr)? else { return Ok(None) };
+    let Some(holder) = context.nodes.get(owner.nid) else { return Ok(None) };
+    let inode = context.nodes.inode(holder.ino());
+    // What a node holds that was not come to is not the volume's.
+    let is_seen = holder.is(VISITED) && inode.is_some_and(|inode| !inode.is(DAMAGED));
+    if holder.version() != owner.version || !is_seen {
+        return Ok(None);
+    }
+    let blocks = context.read(scratch, &[holder.addr()])?;
+    let pointer = blocks.iter().next().and_then(|image| pointer(context, image, owner));
+    scratch.recycle(blocks);
+    let Some(pointer) = pointer.filter(|pointer| *pointer != addr) else { return Ok(None) };
+    // An old version of the block that is there now.
+    let is_own = pointer.is_address()
+        && context.layout.in_main(pointer)
+        && owners::stored(context, scratch, pointer)? == Some((false, owner));
+    Ok((!is_own).then_some(owner))
+}
+
+/// The pointer of a node that a summary names. None if there is no such pointer, or if it may be
+/// the mark of a cluster.
+fn pointer(context: &Context, image: &[u8], owner: Summary) -> Option<BlockAddr> {
+    let footer = NodeFooter::read(image);
+    let slot = owner.ofs_in_node;
+    let pointer = match footer.is_inode() {
+        true => {
+            let record = Inode::decode(image, footer.nid, context.layout.features).ok()?;
+            let is_one = super::inode::has_pointers(&record)
+                && record.cluster_blocks().is_none()
+                && u32::from(slot) < record.address_slots();
+            is_one.then(|| record.data_pointer(image, slot.into()))?
+        }
+        false => {
+            (usize::from(slot) < node::POINTERS).then(|| node::data_pointer(image, slot.into()))?
+        }
+    };
+    (pointer != BlockAddr::COMPRESS).then_some(pointer)
+}
