@@ -136,6 +136,12 @@ impl DirectFile {
         }
     }
 
+    /// The file, through the page cache again.
+    #[must_use]
+    pub fn into_buffered(self) -> FileDevice {
+        self.buffered
+    }
+
     /// For device controls.
     pub(crate) fn descriptor(&self) -> &File {
         &self.direct

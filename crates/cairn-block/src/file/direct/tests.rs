@@ -284,3 +284,40 @@ fn a_reader_reads_and_a_full_file_grows() {
         assert!(device.extents(0..1 << 20).unwrap().len() > 1, "holes are found");
     }
 }
+
+/// A filter of system calls refuses it to this thread and those that it starts, as containers do.
+#[test]
+fn where_io_uring_is_refused_it_goes_one_by_one() {
+    std::thread::spawn(|| {
+        refuse(libc::SYS_io_uring_setup);
+        let (_dir, device) = opened(1 << 20);
+        let device = device.with_depth();
+        let why = device.depth().unwrap_err();
+        assert_eq!(why.raw_os_error(), Some(libc::EPERM));
+        device.submit(writes([(1, 1), (2, 2)])).wait().unwrap();
+        assert_eq!(device.submit(reads([2, 1])).wait().unwrap()[0][0], 2);
+        device.flush().unwrap();
+        let buffered = device.into_buffered();
+        assert_eq!(buffered.read_at(4096, 1).unwrap()[0], 1);
+    })
+    .join()
+    .unwrap();
+}
+
+/// The system call fails with EPERM in this thread.
+fn refuse(number: libc::c_long) {
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut filter = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program =
+        libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the kernel copies the filter, which lives during the call.
+    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+}
