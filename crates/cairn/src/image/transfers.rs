@@ -3,9 +3,9 @@
 /// How the bytes of a file or block device are transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transfers {
-    /// What suits it: a block device directly, a regular file through the page cache.
+    /// Not said: through the page cache of this system.
     #[default]
-    ByDevice,
+    Unsaid,
     /// Past the page cache of this system (`O_DIRECT`), many at once where io_uring is allowed.
     Direct,
     /// Through the page cache of this system.
