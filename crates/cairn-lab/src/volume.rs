@@ -29,7 +29,7 @@ pub(crate) fn ramdisk(size: u64) -> Result<Arc<dyn BlockDevice>> {
 pub(crate) fn image_file(path: &Path, size: u64) -> Result<(Arc<dyn BlockDevice>, &'static str)> {
     let file = std::fs::File::create(path).map_err(Error::host(path))?;
     file.set_len(size).map_err(Error::host(path))?;
-    match DirectFile::open(path) {
+    match DirectFile::open(path, FileOptions::write()) {
         Ok(device) => Ok((Arc::new(device), "an image file with O_DIRECT")),
         Err(_) => {
             let device = FileDevice::open(path, FileOptions::write())?;

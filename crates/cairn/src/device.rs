@@ -9,6 +9,7 @@ use cairn_block::wrap::Partition;
 use cairn_block::zoned::{self, HostZoned};
 use cairn_block::{BlockDevice, ErrorKind};
 
+use crate::direct;
 use crate::error::{Cause, Error, Result};
 use crate::image::{DiskFormat, ImageSpec, Location, Part};
 use crate::keys;
@@ -80,8 +81,12 @@ pub(crate) fn open_linked(
 ) -> Result<(Arc<dyn BlockDevice>, Vec<Link>)> {
     match &image.location {
         Location::File(path) => open_at(image, path, write, true),
-        Location::Nbd(address) => part_of(image, remote::open(image, address, write)?, write),
-        Location::Objects(volume) => part_of(image, objects::open(image, volume, write)?, write),
+        Location::Nbd(address) => {
+            part_of(image, (remote::open(image, address, write)?, None), write)
+        }
+        Location::Objects(volume) => {
+            part_of(image, (objects::open(image, volume, write)?, None), write)
+        }
     }
 }
 
@@ -102,22 +107,22 @@ pub(crate) fn open_at(
     }
     let options = OpenOptions { write, claim, ..OpenOptions::default() };
     let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
-    part_of(image, Arc::new(device), write)
+    part_of(image, direct::over(image, device)?, write)
 }
 
 /// Opens a single image that a mount has locked, for reading. What is read may change, unless the
 /// mount is frozen.
 pub(crate) fn open_unlocked(image: &ImageSpec) -> Result<Arc<dyn BlockDevice>> {
     let options = OpenOptions { lock: false, ..OpenOptions::read() };
-    let device: Arc<dyn BlockDevice> = match &image.location {
-        Location::File(path) => Arc::new(
-            FileDevice::open(path, options)
-                .map_err(|source| Error::new(image, Cause::Open(source)))?,
-        ),
-        Location::Nbd(address) => remote::open_unclaimed(image, address, false)?,
-        Location::Objects(volume) => objects::open_unclaimed(image, volume)?,
+    let opened = match &image.location {
+        Location::File(path) => {
+            let file = FileDevice::open(path, options);
+            direct::over(image, file.map_err(|source| Error::new(image, Cause::Open(source)))?)?
+        }
+        Location::Nbd(address) => (remote::open_unclaimed(image, address, false)?, None),
+        Location::Objects(volume) => (objects::open_unclaimed(image, volume)?, None),
     };
-    part_of(image, device, false).map(|(device, _)| device)
+    part_of(image, opened, false).map(|(device, _)| device)
 }
 
 /// While it lives, no other process may write the image, as while a volume in it is open for
@@ -152,16 +157,17 @@ fn only_file<'a>(image: &'a ImageSpec, what: &str) -> Result<&'a Path> {
 /// As [`open_one`], for reading, of an image that is open already.
 pub(crate) fn read_kept(image: &ImageSpec, kept: &KeptImage) -> Result<Arc<dyn BlockDevice>> {
     let device = kept.read().map_err(|source| Error::new(image, Cause::Open(source)))?;
-    part_of(image, Arc::new(device), false).map(|(device, _)| device)
+    part_of(image, direct::over(image, device)?, false).map(|(device, _)| device)
 }
 
+/// The disk, or the part of it, on a device; with what is told of the way to the device.
 fn part_of(
     image: &ImageSpec,
-    device: Arc<dyn BlockDevice>,
+    (device, way): (Arc<dyn BlockDevice>, Option<String>),
     write: bool,
 ) -> Result<(Arc<dyn BlockDevice>, Vec<Link>)> {
     let error = |cause| Error::new(image, cause);
-    let mut links = vec![Link::base(image, &*device)];
+    let mut links = vec![Link::base(image, &*device, way)];
     let device = layers::disk(image, device, write, &mut links)
         .and_then(|disk| layers::decrypted(image, disk, write, &mut links))
         .map_err(error)?;

@@ -26,8 +26,8 @@ impl Link {
         Self { kind, detail, size: device.geometry().size }
     }
 
-    /// What holds the bytes.
-    pub(crate) fn base(image: &ImageSpec, device: &dyn BlockDevice) -> Self {
+    /// What holds the bytes, and the way to them.
+    pub(crate) fn base(image: &ImageSpec, device: &dyn BlockDevice, way: Option<String>) -> Self {
         let path = match &image.location {
             Location::File(path) => path,
             Location::Nbd(address) => return Self::new("NBD export", address.to_string(), device),
@@ -39,8 +39,12 @@ impl Link {
         let number =
             std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());
         match number.map(|found| found.rdev()) {
-            None => Self::new("file", String::new(), device),
-            Some(number) => Self::new("block device", cache(number), device),
+            None => Self::new("file", way.unwrap_or_default(), device),
+            Some(number) => {
+                let told = [cache(number), way.unwrap_or_default()];
+                let told = told.into_iter().filter(|text| !text.is_empty());
+                Self::new("block device", told.collect::<Vec<_>>().join("; "), device)
+            }
         }
     }
 

@@ -6,19 +6,16 @@
 //! exist.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
-use crate::bounds::{self, total_len};
+use crate::bounds;
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::extent::Extent;
@@ -36,17 +33,17 @@ mod loops;
 mod making;
 mod ofd;
 mod open;
+mod transfer;
 
 pub use attach::LoopDevice;
 pub use claim::BlockClaim;
-pub use direct::DirectFile;
+pub use direct::{DEPTH, DirectFile, Indirect};
 pub use holder::backing_file;
 pub use kept::KeptImage;
 pub use making::lock_making;
 pub use open::{OpenOptions, mounted_by_kernel, open_image};
+use transfer::{Fua, read_all, retry, write_all};
 
-/// Buffers that one system call takes (`UIO_MAXIOV`).
-const MAX_BUFFERS: usize = 1024;
 /// Zeros are written in pieces of this size where the host cannot do it by itself.
 const ZEROES: usize = 1 << 20;
 
@@ -102,6 +99,16 @@ impl FileDevice {
         &self.file
     }
 
+    fn may_write(&self) -> bool {
+        !self.geometry.read_only
+    }
+
+    /// True for a block device, false for a regular file.
+    #[must_use]
+    pub fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
     fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {
         let geometry = self.geometry();
         batch.requests.iter().try_for_each(|request| bounds::check(&geometry, request))?;
@@ -122,10 +129,10 @@ impl FileDevice {
         for request in batch.requests {
             match request {
                 Request::Read { offset, mut buf } => {
-                    self.read(offset, &mut buf)?;
+                    read_all(&self.file, offset, &mut buf, 1)?;
                     read.push(buf);
                 }
-                Request::Write { offset, bufs } => self.write(offset, &bufs, &mut fua)?,
+                Request::Write { offset, bufs } => write_all(&self.file, offset, &bufs, &mut fua)?,
                 Request::Discard { offset, len } => self.punch(offset, len, &mut fua)?,
                 Request::WriteZeroes { offset, len } => self.zero(offset, len, &mut fua)?,
             }
@@ -134,59 +141,6 @@ impl FileDevice {
             self.sync()?;
         }
         Ok(read)
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let len = buf.len() as u64;
-        self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                let detail =
-                    "the image ends before that: it has been truncated since it was opened";
-                Error::new(ErrorKind::OutOfRange, Operation::Read, detail).at(offset, len)
-            }
-            _ => Error::from_io(Operation::Read, error).at(offset, len),
-        })
-    }
-
-    fn write(&self, offset: u64, bufs: &[Bytes], fua: &mut Fua) -> Result<()> {
-        let mut position = offset;
-        for group in bufs.chunks(MAX_BUFFERS) {
-            let mut slices: Vec<IoSlice<'_>> = group.iter().map(|buf| IoSlice::new(buf)).collect();
-            let mut left = &mut slices[..];
-            IoSlice::advance_slices(&mut left, 0);
-            while !left.is_empty() {
-                let written = self.write_some(position, left, fua);
-                let written = written.map_err(|error| {
-                    Error::from_io(Operation::Write, error.into()).at(offset, total_len(bufs))
-                })?;
-                if written == 0 {
-                    let detail = format!("the system took no more bytes at offset {position}");
-                    return Err(Error::new(ErrorKind::Io, Operation::Write, detail)
-                        .at(offset, total_len(bufs)));
-                }
-                position += written as u64;
-                IoSlice::advance_slices(&mut left, written);
-            }
-        }
-        Ok(())
-    }
-
-    /// One system call, synchronous by itself if that saves the flush afterwards.
-    fn write_some(
-        &self,
-        offset: u64,
-        slices: &[IoSlice<'_>],
-        fua: &mut Fua,
-    ) -> rustix::io::Result<usize> {
-        if fua.wanted && fua.alone && !fua.owed {
-            let written =
-                retry(|| rustix::io::pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC));
-            if !matches!(written, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
-                return written;
-            }
-        }
-        fua.owe();
-        retry(|| rustix::io::pwritev(&self.file, slices, offset))
     }
 
     fn punch(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {
@@ -223,7 +177,7 @@ impl FileDevice {
         while done < len {
             let piece = zeroes.slice(..ZEROES.min(usize::try_from(len - done).unwrap_or(ZEROES)));
             let piece_len = piece.len() as u64;
-            self.write(offset + done, &[piece], fua)?;
+            write_all(&self.file, offset + done, &[piece], fua)?;
             done += piece_len;
         }
         Ok(())
@@ -303,30 +257,6 @@ impl Growable for FileDevice {
             self.size.store(size, Ordering::Release);
         }
         Ok(())
-    }
-}
-
-/// How forced unit access of a batch is done.
-struct Fua {
-    wanted: bool,
-    /// A single change: the write itself can be synchronous, instead of a flush after all of them.
-    alone: bool,
-    /// Something was changed that only a flush makes durable.
-    owed: bool,
-}
-
-impl Fua {
-    fn owe(&mut self) {
-        self.owed |= self.wanted;
-    }
-}
-
-fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
     }
 }
 

@@ -1,7 +1,9 @@
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -9,12 +9,10 @@ use std::path::Path;
 use rustix::fs::{major, minor};
 
 use super::{Zone, ZoneCondition, ZoneKind, ZoneLimits, ZonedDevice};
-use crate::bounds::total_len;
-use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry};
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::DirectFile;
+use crate::file::{DirectFile, OpenOptions};
 use crate::ioctl::{self, BlkZone};
-use crate::{Bytes, IoBuf, buffer};
 
 const SECTOR: u64 = 512;
 
@@ -38,7 +36,7 @@ impl HostZoned {
         let number = |name| attribute(&queue, name).and_then(|text| text.parse().ok()).unwrap_or(0);
         let (max_open, max_active) = (number("max_open_zones"), number("max_active_zones"));
         let mut zoned = Self {
-            file: DirectFile::open(path)?,
+            file: DirectFile::open(path, OpenOptions::write())?,
             limits: ZoneLimits { zone_size: 0, max_open, max_active },
         };
         let first = zoned.report(0, 1)?.into_iter().next();
@@ -153,37 +151,13 @@ impl ZonedDevice for HostZoned {
     }
 }
 
-/// Memory that can be written directly: copied unless it is already.
-fn aligned(bufs: Vec<Bytes>) -> Vec<Bytes> {
-    let fits = |buf: &Bytes| {
-        buf.as_ptr().addr().is_multiple_of(buffer::ALIGNMENT)
-            && buf.len().is_multiple_of(buffer::ALIGNMENT)
-    };
-    if bufs.iter().all(fits) {
-        return bufs;
-    }
-    let mut all =
-        IoBuf::zeroed(usize::try_from(total_len(&bufs)).expect("the buffers are in memory"));
-    let mut at = 0;
-    for buf in bufs {
-        all[at..at + buf.len()].copy_from_slice(&buf);
-        at += buf.len();
-    }
-    vec![all.into_bytes()]
-}
-
 impl BlockDevice for HostZoned {
     fn geometry(&self) -> Geometry {
         // Sequential zones are reset, not discarded.
         Geometry { discard: false, ..self.file.geometry() }
     }
 
-    fn submit(&self, mut batch: Batch) -> Completion {
-        for request in &mut batch.requests {
-            if let Request::Write { bufs, .. } = request {
-                *bufs = aligned(std::mem::take(bufs));
-            }
-        }
+    fn submit(&self, batch: Batch) -> Completion {
         self.file.submit(batch)
     }
 
@@ -252,15 +226,5 @@ mod tests {
     fn a_file_is_no_zoned_device() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(HostZoned::open(file.path()).unwrap().is_none());
-    }
-
-    #[test]
-    fn memory_is_copied_where_it_must_be() {
-        let odd = Bytes::from(vec![7; 8192]).slice(1..4097);
-        let copied = aligned(vec![odd, Bytes::from(vec![8; 4096])]);
-        assert_eq!(
-            (copied.len(), copied[0].len(), copied[0][4095], copied[0][4096]),
-            (1, 8192, 7, 8)
-        );
     }
 }

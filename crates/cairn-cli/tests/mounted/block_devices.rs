@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cairn_block::file::{DirectFile, OpenOptions};
+use cairn_block::{Batch, BlockDevice, ErrorKind, IoBuf, Request};
 use cairn_testkit::judge::{self, LoopDevice};
 
 use crate::fixture::{CAIRN, Volume, is_mounted, stats};
@@ -158,4 +160,98 @@ fn what_is_in_use_or_not_allowed_is_refused_before_anything_is_written() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && said.contains("write loop"), "{said}");
     assert!(fs::read(&image).unwrap() == before, "something was written");
+}
+
+/// What `info` says of the way to the bytes.
+fn way(image: &str) -> String {
+    let output = run(CAIRN, &["info", image]);
+    done(&output);
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().find_map(|line| line.strip_prefix("device:")).expect("it is told").trim().into()
+}
+
+#[test]
+fn a_block_device_is_used_as_its_name_says_and_info_tells() {
+    let volume = Volume::make(SIZE, &[]);
+    let image = volume.image();
+    let device = LoopDevice::attach(&image, false);
+    let device = text(device.path());
+    let told = way(&format!("{device}?io=direct"));
+    let is_direct = told.contains("direct, up to 64 requests at once");
+    assert!(is_direct || told.contains("io_uring is refused"), "{told}");
+    for name in [device.to_owned(), format!("{device}?io=buffered")] {
+        let told = way(&name);
+        assert!(told.contains("through the page cache") && !told.contains("direct"), "{told}");
+    }
+    assert_eq!(way(text(&image)), "file");
+    let refused = run(CAIRN, &["info", &format!("{device}?io=fast")]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("direct or buffered"), "{said}");
+}
+
+/// A daemon is killed while it writes, on a block device and on a file that is used directly.
+#[test]
+fn a_kill_under_load_leaves_what_was_synced() {
+    let volume = Volume::make(SIZE, &[]);
+    let (image, root) = (volume.image(), volume.root());
+    let device = LoopDevice::attach(&image, false);
+    let names = [text(device.path()), text(&image)].map(|name| format!("{name}?io=direct"));
+    for (round, name) in names.iter().enumerate() {
+        let mut daemon = Command::new(CAIRN)
+            .args(["mount", "-f", name, text(&root)])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let started = Instant::now();
+        while !is_mounted(&root) {
+            assert!(started.elapsed() < Duration::from_secs(60), "it does not mount");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let path = |number: usize| volume.path(&format!("{round} {number}"));
+        let contents = |number: usize| vec![number as u8; 50_000 + number * 1000];
+        for number in 0..40 {
+            fs::write(path(number), contents(number)).unwrap();
+            if number < 20 {
+                fs::File::open(path(number)).unwrap().sync_all().unwrap();
+            }
+        }
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        done(&run("umount", &["-l", text(&root)]));
+        done(&run(CAIRN, &["mount", name, text(&root)]));
+        for number in 0..20 {
+            assert!(fs::read(path(number)).unwrap() == contents(number), "{round} {number}");
+        }
+        done(&run(CAIRN, &["umount", text(&root)]));
+        judge::assert_clean(&image);
+    }
+}
+
+/// The file behind a loop device has no room.
+#[test]
+fn a_write_that_the_device_fails_is_an_error_with_its_place() {
+    let volume = Volume::make(SIZE, &[]);
+    let small = volume.outside("small");
+    fs::create_dir(&small).unwrap();
+    done(&run("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", text(&small)]));
+    let image = small.join("image");
+    fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    {
+        let device = LoopDevice::attach(&image, false);
+        let device = DirectFile::open(device.path(), OpenOptions::write()).unwrap().with_depth();
+        let write = |number: u64| {
+            let bufs = vec![IoBuf::copy_from(&vec![1; 1 << 20]).into_bytes()];
+            Request::Write { offset: number << 20, bufs }
+        };
+        let batch = Batch { requests: (0..16).map(write).collect(), ..Batch::default() };
+        let failed = device.submit(batch).wait().unwrap_err();
+        let (offset, len) = failed.range.expect("a place");
+        assert!(matches!(failed.kind, ErrorKind::Io | ErrorKind::NoSpace), "{failed}");
+        assert!(offset < 16 << 20 && offset.is_multiple_of(1 << 20) && len == 1 << 20, "{failed}");
+        // It goes on: what is written can be read.
+        let buf = IoBuf::zeroed(4096);
+        let read = Batch { requests: vec![Request::Read { offset: 0, buf }], ..Batch::default() };
+        assert_eq!(device.submit(read).wait().unwrap().len(), 1);
+    }
+    umount(&small);
 }

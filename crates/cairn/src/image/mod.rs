@@ -1,7 +1,8 @@
 //! Names of images: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte offset).
 //! `IMAGE` is a path, the address of an export of an NBD server, or that of an object volume.
 //! `?format=` names the format of the disk in it, which otherwise follows from its contents;
-//! `?key-file=` or `?key-fd=` has what opens a disk that is encrypted with LUKS.
+//! `?key-file=` or `?key-fd=` has what opens a disk that is encrypted with LUKS. `?io=` says how the
+//! bytes of a file are transferred ([`Transfers`]).
 //!
 //! Nothing is opened here. If a file with the whole name exists, the name means that file: a file
 //! called `disk#2` can be named.
@@ -17,8 +18,10 @@ use cairn_nbd::Address;
 use crate::error::{Cause, Error};
 
 mod objects;
+mod transfers;
 
 pub use objects::ObjectImage;
+pub use transfers::Transfers;
 
 /// Which part of a file or device holds the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -90,6 +93,8 @@ pub struct ImageSpec {
     /// Where the key of an encrypted disk comes from. Without one, a person may be asked
     /// ([`crate::ask_with`]).
     pub key: Option<Key>,
+    /// How its bytes are transferred, if it is a file or a block device.
+    pub transfers: Transfers,
     /// The part of the disk.
     pub part: Part,
 }
@@ -98,8 +103,17 @@ impl ImageSpec {
     /// All of a file or device, even if its name contains `#` or `?`.
     #[must_use]
     pub fn whole(path: impl Into<PathBuf>) -> Self {
-        let location = Location::File(path.into());
-        Self { location, format: DiskFormat::default(), key: None, part: Part::Whole }
+        Self::at(Location::File(path.into()))
+    }
+
+    fn at(location: Location) -> Self {
+        Self {
+            location,
+            format: DiskFormat::default(),
+            key: None,
+            transfers: Transfers::default(),
+            part: Part::Whole,
+        }
     }
 
     /// Parses a name as given on a command line.
@@ -158,11 +172,16 @@ impl ImageSpec {
                     self.key = Some(Key::Descriptor(number));
                 }
                 _ if is_address => others.push(item),
+                Some(("io", name)) => {
+                    self.transfers = Transfers::parse(name).ok_or_else(|| {
+                        format!("'{name}' is no way to a disk: give direct or buffered")
+                    })?;
+                }
                 _ => {
                     return Err(format!(
                         "'?{item}' is not understood; only ?offset=BYTES, ?format=raw (or \
-                         qcow2, zstd), ?key-file=FILE and ?key-fd=N can follow the image's name, \
-                         with & between them"
+                         qcow2, zstd), ?key-file=FILE, ?key-fd=N and ?io=direct (or buffered) can \
+                         follow the image's name, with & between them"
                     ));
                 }
             }
@@ -218,6 +237,7 @@ impl ImageSpec {
         if let Part::Offset(offset) = self.part {
             items.push(format!("offset={offset}"));
         }
+        items.extend(self.transfers.name().map(|name| format!("io={name}")));
         items.extend(self.key.iter().map(|key| match key {
             Key::File(path) => format!("key-file={}", path.display()),
             Key::Descriptor(number) => format!("key-fd={number}"),
@@ -269,12 +289,7 @@ fn object_volume(text: &str) -> Result<ImageSpec, String> {
     let (base, selector) = text.split_at(at);
     let address = cairn_objects::Address::parse(base).map_err(|error| error.to_string())?;
     let mut volume = ObjectImage::new(address);
-    let mut image = ImageSpec {
-        location: Location::Objects(Box::new(volume.clone())),
-        format: DiskFormat::default(),
-        key: None,
-        part: Part::Whole,
-    };
+    let mut image = ImageSpec::at(Location::Objects(Box::new(volume.clone())));
     let mut others = Vec::new();
     image.select(selector, &mut others)?;
     volume.select(&others)?;
@@ -289,7 +304,7 @@ fn split(name: &[u8]) -> (&[u8], &[u8]) {
     let at = match (mark(b'?'), mark(b'#')) {
         (Some(query), Some(hash)) if query < hash => {
             let between = name.get(query + 1..hash).unwrap_or_default();
-            let ours: [&[u8]; 4] = [b"offset=", b"format=", b"key-file=", b"key-fd="];
+            let ours: [&[u8]; 5] = [b"offset=", b"format=", b"key-file=", b"key-fd=", b"io="];
             let is_ours = ours.iter().any(|item| between.starts_with(item));
             if is_ours { query } else { hash }
         }
@@ -311,12 +326,7 @@ fn remote(text: &str) -> Result<ImageSpec, String> {
     let (base, selector) = text.split_at(at);
     let mut others = Vec::new();
     let placeholder = Address::parse("nbd://localhost").map_err(|error| error.to_string())?;
-    let mut image = ImageSpec {
-        location: Location::Nbd(Box::new(placeholder)),
-        format: DiskFormat::default(),
-        key: None,
-        part: Part::Whole,
-    };
+    let mut image = ImageSpec::at(Location::Nbd(Box::new(placeholder)));
     image.select(selector, &mut others)?;
     let address = match others.as_slice() {
         [] => base.to_owned(),

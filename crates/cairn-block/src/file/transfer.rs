@@ -1,0 +1,107 @@
+//! Transfers by system calls of the calling thread, until all bytes are read or written.
+
+use std::fs::File;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::bounds::total_len;
+use crate::error::{Error, ErrorKind, Operation, Result};
+
+/// Buffers that one system call takes (`UIO_MAXIOV`).
+pub(super) const MAX_BUFFERS: usize = 1024;
+
+/// How forced unit access of a batch is done.
+pub(super) struct Fua {
+    pub(super) wanted: bool,
+    /// A single change: the write itself can be synchronous, instead of a flush after all of them.
+    pub(super) alone: bool,
+    /// Something was changed that only a flush makes durable.
+    pub(super) owed: bool,
+}
+
+impl Fua {
+    pub(super) fn owe(&mut self) {
+        self.owed |= self.wanted;
+    }
+}
+
+/// Fills `buf` from `offset`. What ends off a multiple of `unit` ends the file.
+pub(super) fn read_all(file: &File, offset: u64, buf: &mut [u8], unit: u64) -> Result<()> {
+    let len = buf.len() as u64;
+    let mut done = 0;
+    while done < buf.len() {
+        let read = retry(|| rustix::io::pread(file, &mut buf[done..], offset + done as u64));
+        let read = read.map_err(|error| failed(Operation::Read, error, offset, len))?;
+        done += read;
+        if read == 0 || done < buf.len() && !(done as u64).is_multiple_of(unit) {
+            return Err(truncated(offset, len));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the buffers one after the other from `offset` on.
+pub(super) fn write_all(file: &File, offset: u64, bufs: &[Bytes], fua: &mut Fua) -> Result<()> {
+    let mut position = offset;
+    for group in bufs.chunks(MAX_BUFFERS) {
+        let mut slices: Vec<IoSlice<'_>> = group.iter().map(|buf| IoSlice::new(buf)).collect();
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let written = write_some(file, position, left, fua)
+                .map_err(|error| failed(Operation::Write, error, offset, total_len(bufs)))?;
+            if written == 0 {
+                return Err(refused(position).at(offset, total_len(bufs)));
+            }
+            position += written as u64;
+            IoSlice::advance_slices(&mut left, written);
+        }
+    }
+    Ok(())
+}
+
+/// One system call, synchronous by itself if that saves the flush afterwards.
+fn write_some(
+    file: &File,
+    offset: u64,
+    slices: &[IoSlice<'_>],
+    fua: &mut Fua,
+) -> rustix::io::Result<usize> {
+    if fua.wanted && fua.alone && !fua.owed {
+        let written = retry(|| rustix::io::pwritev2(file, slices, offset, ReadWriteFlags::DSYNC));
+        if !matches!(written, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
+            return written;
+        }
+    }
+    fua.owe();
+    retry(|| rustix::io::pwritev(file, slices, offset))
+}
+
+/// The system's error, with the place of the whole request.
+pub(super) fn failed(operation: Operation, error: Errno, offset: u64, len: u64) -> Error {
+    Error::from_io(operation, error.into()).at(offset, len)
+}
+
+/// A read reached the end of the file.
+pub(super) fn truncated(offset: u64, len: u64) -> Error {
+    let detail = "the image ends before that: it has been truncated since it was opened";
+    Error::new(ErrorKind::OutOfRange, Operation::Read, detail).at(offset, len)
+}
+
+/// A write wrote nothing.
+pub(super) fn refused(position: u64) -> Error {
+    let detail = format!("the system took no more bytes at offset {position}");
+    Error::new(ErrorKind::Io, Operation::Write, detail)
+}
+
+/// Repeats a call that a signal has interrupted.
+pub(super) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
