@@ -20,8 +20,8 @@ use crate::format::features::{Access, Compat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{MAGIC, OFFSET, SIZE, STATE_VALID, Superblock, magic_of};
 
-/// Most blocks of a change: they are in memory at once.
-const MOST: usize = 1 << 16;
+/// Most bytes of a change: they are in memory at once.
+const MOST: usize = 256 << 20;
 /// The first word in `s_jnl_blocks`; the next two are the address of the record.
 const MARK: u32 = 0x4f44_4552;
 /// The first bytes of a block of the record that names others.
@@ -38,9 +38,14 @@ fn entries_of(block_size: u32) -> usize {
     as_index(block_size).saturating_sub(HEAD).strict_div(ENTRY)
 }
 
+fn most(block_size: u32) -> usize {
+    MOST.strict_div(as_index(block_size))
+}
+
 /// Blocks of the record of so many blocks. `None` if they are too many.
 pub(crate) fn needed(blocks: usize, block_size: u32) -> Option<usize> {
-    (blocks <= MOST).then(|| blocks.saturating_add(blocks.div_ceil(entries_of(block_size))))
+    (blocks <= most(block_size))
+        .then(|| blocks.saturating_add(blocks.div_ceil(entries_of(block_size))))
 }
 
 /// Writes the record in these free blocks, of which there are as many as [`needed`], and names it
@@ -159,7 +164,7 @@ impl Reader<'_> {
                     return Ok(None);
                 };
                 let is_known = images.contains_key(&Pba(target));
-                if crc32c(!0, &bytes) != sum || is_known || images.len() >= MOST {
+                if crc32c(!0, &bytes) != sum || is_known || images.len() >= most(self.block_size) {
                     return Ok(None);
                 }
                 images.insert(Pba(target), bytes.into());

@@ -1,22 +1,18 @@
 //! [`Offline::commit`]: many blocks change together, through the log.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_jbd2::{Journal, JournalOptions};
 
-use super::{Offline, Switch};
+use super::{Blocks, Offline, Switch};
 use crate::error::{Error, Result};
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
 
-/// Blocks and their new contents.
-pub(crate) type Blocks = BTreeMap<Pba, Vec<u8>>;
-
 /// The state of a volume whose change has failed and left nothing.
-pub(crate) const UNCHANGED: &str = "the volume is as it was, and clean: make room on the host or replace the \
-                         device, and try again";
+pub(crate) const UNCHANGED: &str = "the volume is as it was, and clean: make room on the host or \
+                                    replace the device, and try again";
 
 impl Offline {
     /// Blocks that one commit can change beside the superblock; without a journal, any number.

@@ -11,8 +11,8 @@ mod claim;
 mod commit;
 mod switch;
 
-pub(crate) use commit::{Blocks, UNCHANGED};
-pub(crate) use switch::{Switch, without_journal};
+pub(crate) use commit::UNCHANGED;
+pub(crate) use switch::{Blocks, Switch, without_journal};
 
 use std::sync::Arc;
 

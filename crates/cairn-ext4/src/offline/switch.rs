@@ -6,17 +6,22 @@
 //! If one of these writes fails, the old blocks are written back. After a crash the record finishes
 //! the change; without room for it, only e2fsck can.
 
+use std::collections::BTreeMap;
+
 use cairn_base::units::as_index;
 use cairn_base::{Pba, bitmap};
 use cairn_block::BlockDeviceExt;
 use zerocopy::little_endian::{U16, U32};
 
-use super::{Blocks, Offline};
+use super::Offline;
 use crate::error::{Error, Result};
 use crate::format::features::Compat;
 use crate::format::superblock::{OFFSET, SIZE, STATE_VALID, Superblock};
 use crate::groups::GroupTable;
 use crate::redo;
+
+/// Blocks and their new contents.
+pub(crate) type Blocks = BTreeMap<Pba, Vec<u8>>;
 
 /// The old state of a volume and the new one.
 pub(crate) struct Switch {

@@ -4,9 +4,11 @@
 //! inodes of the groups that go, with the entries that name them; then blocks of files, of their
 //! maps and of their attributes. The cut is one transaction. After a crash the volume is whole, and
 //! the next try goes on. Without a journal, all of it is made in memory, where data is copied into
-//! free blocks alone, and written as one change ([`crate::offline::Switch`]). Structures of the groups that go may lie before the end (flex_bg), and are
-//! free only after the cut: a volume may shrink in several steps. If the journal itself lies behind
-//! the new end, it is made anew before it, as by a change of its size ([`crate::tune`]).
+//! free blocks alone, and written as one change ([`crate::offline::Switch`]).
+//!
+//! Structures of the groups that go may lie before the end (flex_bg), and are free only after the
+//! cut: a volume may shrink in several steps. If the journal itself lies behind the new end, it is
+//! made anew before it, as by a change of its size ([`crate::tune`]).
 
 mod blocks;
 mod cut;
