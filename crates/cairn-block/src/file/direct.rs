@@ -12,6 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use bytes::Bytes;
+use cairn_base::names::Escaped;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -46,7 +47,7 @@ impl DirectFile {
         let direct =
             std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(same);
         let direct = direct
-            .map_err(|error| Error::from_io(format!("open {} directly", path.display()), error))?;
+            .map_err(|error| Error::from_io(format!("open {} directly", path.escaped()), error))?;
         Ok(Self { buffered, direct })
     }
 
