@@ -11,6 +11,7 @@ pub mod bitmap;
 pub mod checksum;
 pub mod host;
 pub mod memory;
+pub mod names;
 pub mod nearest;
 pub mod option_table;
 pub mod options;

@@ -1,8 +1,9 @@
 //! Words of command lines: what a message tells a user to type must be what a shell reads back.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
+
+use crate::names::{is_hidden, octal};
 
 /// A word as a shell reads it back, byte for byte: as it is, or quoted. Control characters, and
 /// bytes that are not UTF-8, are written as `$'\033'`, which all but the oldest shells understand.
@@ -19,20 +20,15 @@ pub fn quoted(word: impl AsRef<OsStr>) -> String {
     }
 }
 
-/// Control characters, and those that change the direction or the lines of a text.
-fn is_hidden(letter: char) -> bool {
-    let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}');
-    letter.is_control() || reorders
-}
-
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::from("$'");
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
             match letter {
                 '\\' | '\'' => text.extend(['\\', letter]),
-                _ if is_hidden(letter) => octal(&mut text, letter.encode_utf8(&mut [0; 4])),
+                _ if is_hidden(letter) => {
+                    octal(&mut text, letter.encode_utf8(&mut [0; 4]).as_bytes())
+                }
                 _ => text.push(letter),
             }
         }
@@ -40,12 +36,6 @@ fn escaped(bytes: &[u8]) -> String {
     }
     text.push('\'');
     text
-}
-
-fn octal(text: &mut String, bytes: impl AsRef<[u8]>) {
-    for byte in bytes.as_ref() {
-        let _ = write!(text, "\\{byte:03o}");
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use cairn_base::names::Escaped;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
@@ -91,5 +92,5 @@ fn persist_new(file: NamedTempFile, path: &Path) -> Result<()> {
 }
 
 fn came_meanwhile(path: &Path) -> Error {
-    Error::Meanwhile { subject: path.display().to_string() }
+    Error::Meanwhile { subject: path.escaped() }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use cairn::Format;
+use cairn_base::names::Escaped;
 
 use crate::delivery::Delivery;
 use crate::disk::Plan;
@@ -29,7 +30,7 @@ pub fn build(mut options: Options) -> Result<Built> {
     let _claim = output::claim(&options.output)?;
     options.rules.own = output.own();
     for path in others {
-        options.rules.refuse_output(&path.display().to_string(), fs::metadata(&path))?;
+        options.rules.refuse_output(&path.escaped(), fs::metadata(&path))?;
     }
     let Some(disk) = disk else {
         let made = volume::make(&options, Place { file: &output.image, offset: 0 }, "")?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cairn::ImageSpec;
 use cairn::objects::{self, Address};
+use cairn_base::names::Escaped;
 
 use crate::error::{Error, Result};
 use crate::estimate::BLOCK;
@@ -104,7 +105,7 @@ fn object_volume(path: &Path, shape: Shape, overwrite: bool) -> Result<Option<Ad
     if !path.to_str().is_some_and(objects::is_address) {
         return Ok(None);
     }
-    let refused = |why: &str| Error::Usage(format!("{}: {why}", path.display()));
+    let refused = |why: &str| Error::Usage(format!("{}: {why}", path.escaped()));
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
     let address = objects::address(&image).map_err(Error::image)?;
     match shape {
@@ -121,7 +122,7 @@ fn object_volume(path: &Path, shape: Shape, overwrite: bool) -> Result<Option<Ad
     if overwrite {
         objects::check_replaceable(address).map_err(Error::image)?;
     } else if objects::exists(address).map_err(Error::image)? {
-        return Err(Error::Exists { subject: path.display().to_string() });
+        return Err(Error::Exists { subject: path.escaped() });
     }
     Ok(Some(address.clone()))
 }

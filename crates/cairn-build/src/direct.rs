@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn::populate::{
     Kind as NewKind, Node as NewNode, PopulateError, ReadResult, Source, TreeError,
 };
+use cairn_base::names::Escaped;
 use cairn_vfs::Timestamp;
 
 use crate::error::Error;
@@ -73,7 +74,7 @@ impl Source for Inodes {
     }
 
     fn path(&self, id: u32) -> String {
-        format!("/{}", self.tree.path(NodeId(id)).escape_ascii())
+        format!("/{}", self.tree.path(NodeId(id)).escaped())
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use cairn_base::system_error;
 
 /// Result of a build, an export or a comparison.
@@ -74,7 +75,7 @@ pub enum Error {
         source: cairn_vfs::Error,
     },
     /// A file without a name, which keeps what can be read only once, cannot be made or written.
-    #[error("{}: temporary files cannot be kept there: {}: {}", directory.display(),
+    #[error("{}: temporary files cannot be kept there: {}: {}", directory.escaped(),
         system_error::words(.source), elsewhere(.directory))]
     Scratch {
         /// Where it would be.
@@ -124,7 +125,7 @@ impl Error {
     }
 
     pub(crate) fn host(path: impl AsRef<Path>, source: io::Error) -> Self {
-        Self::Host { subject: path.as_ref().display().to_string(), source }
+        Self::Host { subject: path.as_ref().escaped(), source }
     }
 
     pub(crate) fn source(name: impl Display, why: impl Display) -> Self {
@@ -132,7 +133,7 @@ impl Error {
     }
 
     pub(crate) fn member(name: impl Display, member: &[u8], why: impl Display) -> Self {
-        let member = member.escape_ascii().to_string();
+        let member = member.escaped();
         Self::Member { source_name: name.to_string(), member, why: why.to_string() }
     }
 

@@ -51,7 +51,7 @@ pub use error::{Error, Result};
 pub use export::{
     Compression, ExportOptions, Left, OciOptions, Target, export, remove_inherited_lists,
 };
-pub use leftovers::{LEFTOVERS, Leftovers};
+pub use leftovers::{LEFTOVERS, Leftovers, Made, Touched};
 pub use node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
 pub use options::{Built, Free, Options, Size};
 pub use output::{check_replaceable, replace};

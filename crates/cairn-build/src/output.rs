@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use cairn::{Claim, ImageSpec, Part, host};
+use cairn_base::names::Escaped;
 use tempfile::NamedTempFile;
 
 use crate::before::Before;
@@ -48,14 +49,14 @@ pub(crate) fn check_name(path: &Path) -> Result<()> {
         return Err(Error::Usage(format!(
             "{}: a whole file is built: make a filesystem in the part of the disk, and copy files \
              into it",
-            path.display()
+            path.escaped()
         )));
     }
     if image.file().is_some_and(|file| file != path) {
         return Err(Error::Usage(format!(
             "{}: a plain file is built, so ?format= and ?key-file= cannot follow its name: leave \
              them out; in an encrypted disk, make a filesystem, and copy files into it",
-            path.display()
+            path.escaped()
         )));
     }
     Ok(())
@@ -134,11 +135,11 @@ impl UnfinishedDirectory {
         match fs::read_dir(&place).map(|mut entries| entries.next().is_some()) {
             Ok(true) => {
                 let why = "is not empty: give a new directory";
-                return Err(Error::Usage(format!("{}: {why}", path.display())));
+                return Err(Error::Usage(format!("{}: {why}", path.escaped())));
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let why = "is not a directory: give a new one";
-                return Err(Error::Usage(format!("{}: {why}", path.display())));
+                return Err(Error::Usage(format!("{}: {why}", path.escaped())));
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::host(path, error));
@@ -203,17 +204,17 @@ impl Unfinished {
             Ok(found) if found.is_dir() => {
                 return Err(Error::Usage(format!(
                     "{}: is a directory: the image comes first, then its sources: give a new file",
-                    path.display()
+                    path.escaped()
                 )));
             }
             Ok(found) if !found.is_file() => {
                 return Err(Error::Usage(format!(
                     "{}: is not a regular file: give a new file",
-                    path.display()
+                    path.escaped()
                 )));
             }
             Ok(found) if !overwrite && found.len() > 0 => {
-                return Err(Error::Exists { subject: path.display().to_string() });
+                return Err(Error::Exists { subject: path.escaped() });
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::host(path, error));
@@ -221,7 +222,7 @@ impl Unfinished {
             Err(_) if path.as_os_str().as_bytes().ends_with(b"/") => {
                 return Err(Error::Usage(format!(
                     "{}: a slash at its end is that of a directory: name a file",
-                    path.display()
+                    path.escaped()
                 )));
             }
             _ => {}

@@ -4,6 +4,7 @@
 //! calls follow from the tree alone, so equal trees give equal volumes.
 
 use cairn_base::Ino;
+use cairn_base::names::Escaped;
 use cairn_vfs::{
     Caller, Error as VolumeError, FileKind, FileSystem, IoFlags, NewInode, OpenMode, SetAttributes,
     SetTime, XattrMode,
@@ -211,7 +212,7 @@ impl Fill<'_> {
         match error {
             VolumeError::NoSpace => FillError::Full,
             error => {
-                let path = self.tree.path(id).escape_ascii().to_string();
+                let path = self.tree.path(id).escaped();
                 FillError::Other(Error::volume(format!("/{path}"), error))
             }
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn::Volume;
+use cairn_base::names::Escaped;
 use cairn_vfs::IoFlags;
 
 use crate::error::{Error, Result};
@@ -264,7 +265,7 @@ fn read_host(path: &[u8], offset: u64, buffer: &mut [u8]) -> Result<()> {
     let file = File::from(opened.map_err(|error| Error::host(path, error.into()))?);
     file.read_exact_at(buffer, offset).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            Error::source(path.display(), "has become shorter while it was read: build again")
+            Error::source(path.escaped(), "has become shorter while it was read: build again")
         }
         _ => Error::host(path, error),
     })

@@ -1,5 +1,6 @@
 //! Times that a volume cannot store.
 
+use cairn_base::names::Escaped;
 use cairn_vfs::Timestamp;
 
 use crate::node::{Metadata, NodeId};
@@ -24,7 +25,7 @@ pub fn settle_times(tree: &mut Tree, storable: &dyn Fn(Timestamp) -> Timestamp) 
         }
     }
     let Some((id, asked, nearest)) = first else { return };
-    let path = tree.path(id).escape_ascii().to_string();
+    let path = tree.path(id).escaped();
     let too = match others {
         0 => String::new(),
         1 => ", and so it is for one more file".into(),

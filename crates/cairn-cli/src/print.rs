@@ -1,8 +1,8 @@
 //! Text forms of attributes.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
+use cairn_base::names::{Escaped, is_hidden};
 use cairn_vfs::{Attributes, FileKind, Timestamp};
 
 /// `-rwxr-sr-x`, as `ls -l` prints it.
@@ -81,46 +81,19 @@ pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 /// have the same one.
 #[must_use]
 pub fn escaped(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            match letter {
-                '\\' => text.push_str("\\\\"),
-                '\n' => text.push_str("\\n"),
-                '\t' => text.push_str("\\t"),
-                '\r' => text.push_str("\\r"),
-                _ if is_unsafe(letter) => {
-                    letter.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| octal(&mut text, byte));
-                }
-                _ => text.push(letter),
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| octal(&mut text, *byte));
-    }
-    text
+    name.escaped()
 }
 
 /// A message as one harmless line: control characters that are still in it are escaped. What
 /// [`escaped`] has made stays as it is.
 #[must_use]
 pub fn harmless(message: &str) -> Cow<'_, str> {
-    if !message.chars().any(is_unsafe) {
+    if !message.chars().any(is_hidden) {
         return Cow::Borrowed(message);
     }
     let mut parts = message.split('\\').map(|part| escaped(part.as_bytes()));
     let first = parts.next().unwrap_or_default();
     Cow::Owned(parts.fold(first, |text, part| text + "\\" + &part))
-}
-
-fn octal(text: &mut String, byte: u8) {
-    let _ = write!(text, "\\{byte:03o}");
-}
-
-/// Control characters, and characters that change the direction or the lines of the text.
-fn is_unsafe(letter: char) -> bool {
-    let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}');
-    letter.is_control() || reorders || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
 /// Year, month and day of a day counted from 1970 (proleptic Gregorian calendar): eras of 400 years

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use cairn::{ImageSpec, OpenOptions, Volume};
+use cairn_base::names::Escaped;
 use cairn_base::stats::Value;
 use cairn_vfs::{FileSystem, Timestamp};
 
@@ -166,7 +167,7 @@ fn of_mount_point(image: &ImageSpec, failure: Failure) -> Failure {
         Some(source) => {
             let why = format!(
                 "{}: {source} is mounted there: use ls, df and the like of this system",
-                image.name().display()
+                image.name().escaped()
             );
             Failure::new(failure.status, why)
         }
@@ -194,7 +195,7 @@ pub fn source_date_epoch() -> Outcome<Option<i64>> {
     let wrong = || {
         format!(
             "SOURCE_DATE_EPOCH={}: not a number: give seconds since 1970, or unset it",
-            text.display()
+            text.escaped()
         )
     };
     seconds.map(Some).ok_or_else(|| Failure::usage(wrong()))

@@ -44,6 +44,7 @@ mod orphan;
 mod probe;
 mod raw;
 mod recovery;
+mod redo;
 mod remount;
 mod replayed_device;
 mod report;

@@ -36,6 +36,8 @@ use crate::options::MountOptions;
 use crate::orphan::{Orphans, cleanup};
 use crate::probe::{self, Probe};
 use crate::recovery::{self, Replayed};
+use crate::redo::{self, Unfinished};
+use crate::replayed_device::ReplayedDevice;
 use crate::root;
 use crate::stop_cause::{StopCause, Stopped};
 use crate::store::LiveSuperblock;
@@ -66,6 +68,7 @@ fn open(
     runtime: Arc<dyn Runtime>,
     options: &MountOptions,
 ) -> Result<Ext4> {
+    let device = settled(device, options)?;
     let probe = choose(&*device, options)?;
     let found = match read_structures(device.clone(), &runtime, options, &probe) {
         Err(Error::Corrupt(wrong)) if probe.backup.is_none() && wrong.is_of_descriptors() => {
@@ -82,6 +85,21 @@ fn open(
         }
     };
     start(found, runtime, options)
+}
+
+/// The device behind a change that was interrupted: it is finished, or, if nothing is written, in
+/// memory only.
+fn settled(device: Arc<dyn BlockDevice>, options: &MountOptions) -> Result<Arc<dyn BlockDevice>> {
+    if options.no_load || options.superblock.is_some() {
+        return Ok(device);
+    }
+    let Some(unfinished) = redo::find(&*device)? else { return Ok(device) };
+    if options.read_only || device.geometry().read_only || !unfinished.is_allowed {
+        let Unfinished { block_size, images, .. } = unfinished;
+        return Ok(Arc::new(ReplayedDevice::new(device, block_size, &images)));
+    }
+    redo::finish(&*device)?;
+    Ok(device)
 }
 
 /// Finds the superblock by which the volume is opened.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use cairn_base::names::Escaped;
+
 /// The name of the volume of an address without one.
 pub const MAIN: &str = "main";
 /// Most bytes of a volume's name.
@@ -84,8 +86,9 @@ pub fn check_name(name: &str) -> Result<(), BadAddress> {
         return Ok(());
     }
     Err(BadAddress(format!(
-        "{name:?} is no name of a volume: use at most {LONGEST_NAME} of a-z, 0-9, '.', '_' and \
-         '-', and begin with a letter or a digit"
+        "'{}' is no name of a volume: use at most {LONGEST_NAME} of a-z, 0-9, '.', '_' and \
+         '-', and begin with a letter or a digit",
+        name.escaped()
     )))
 }
 
@@ -97,12 +100,13 @@ impl Address {
     /// none.
     pub fn parse(text: &str) -> Result<Self, BadAddress> {
         let scheme = SCHEMES.iter().find(|(scheme, _)| text.starts_with(scheme));
+        let shown = text.escaped();
         let Some((scheme, example)) = scheme else {
             let all: Vec<_> = SCHEMES.iter().map(|(_, example)| *example).collect();
             let all = all.join(", ");
-            return Err(BadAddress(format!("{text:?} is no address of a store: use {all}")));
+            return Err(BadAddress(format!("'{shown}' is no address of a store: use {all}")));
         };
-        let bad = |what: &str| BadAddress(format!("{text:?} {what}: write {example}"));
+        let bad = |what: &str| BadAddress(format!("'{shown}' {what}: write {example}"));
         let rest = &text[scheme.len()..];
         // An @ in the midst of a path is part of it.
         let (rest, volume) = match rest.rsplit_once('@') {

@@ -1,5 +1,6 @@
 //! Finds out what mkfs would overwrite. Writes nothing.
 
+use cairn_base::names::Escaped;
 use cairn_block::BlockDevice;
 
 use crate::bytes::read_bytes;
@@ -46,7 +47,7 @@ fn exists(image: &ImageSpec) -> Result<bool> {
         Location::Objects(volume) => return Ok(objects::size(image, volume)?.is_some()),
     };
     path.try_exists().map_err(|error| {
-        let operation = format!("open {}", path.display());
+        let operation = format!("open {}", path.escaped());
         Error::new(image, Cause::Open(cairn_block::Error::from_io(operation, error)))
     })
 }

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cairn_base::names::Escaped;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_luks::Passphrase;
 
@@ -93,7 +94,7 @@ pub(crate) fn of(image: &ImageSpec, version: u32) -> Result<Passphrase, Cause> {
 fn read(path: PathBuf, what: &str) -> Result<Passphrase, Cause> {
     let opened = File::open(&path).and_then(Passphrase::read);
     opened.map_err(|error| {
-        let operation = format!("read {what} {}", path.display());
+        let operation = format!("read {what} {}", path.escaped());
         Cause::Open(cairn_block::Error::from_io(operation, error))
     })
 }

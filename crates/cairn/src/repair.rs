@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_base::names::Escaped;
 use cairn_base::shell::quoted;
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions};
@@ -107,7 +108,7 @@ fn create(path: &Path) -> Result<File, undo::Error> {
 }
 
 fn not_written(path: &Path, error: std::io::Error) -> undo::Error {
-    undo::Error::Write(cairn_block::Error::from_io(path.display().to_string(), error))
+    undo::Error::Write(cairn_block::Error::from_io(path.escaped(), error))
 }
 
 /// Puts the bytes back that a repair of the volume in `image` has changed, from its undo file.

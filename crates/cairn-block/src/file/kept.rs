@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
+
 use super::open::{self, OpenOptions};
 use super::{FileDevice, open_image};
 use crate::error::{Error, ErrorKind, Result};
@@ -77,7 +79,7 @@ impl KeptImage {
     }
 
     fn operation(&self) -> String {
-        format!("open {}", self.path.display())
+        format!("open {}", self.path.escaped())
     }
 }
 

@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_base::names::Escaped;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -17,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Opens a regular file or a block device. For a block device `claim` is added to the flags.
 pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> {
-    let operation = format!("open {}", path.display());
+    let operation = format!("open {}", path.escaped());
     let io = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => holder::claimed(&operation, path),
         _ => Error::from_io(operation.as_str(), error),
@@ -48,7 +49,7 @@ pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> 
 
 /// Creates a file where there was none a moment ago.
 pub(super) fn make(path: &Path) -> Result<File> {
-    let operation = format!("open {}", path.display());
+    let operation = format!("open {}", path.escaped());
     let io = |error| Error::from_io(operation.as_str(), error);
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut options = std::fs::OpenOptions::new();

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use cairn_base::names::Escaped;
 use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 
 use super::holder;
@@ -77,7 +78,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
 }
 
 fn operation(path: &Path) -> String {
-    format!("open {}", path.display())
+    format!("open {}", path.escaped())
 }
 
 /// Makes an image of an open file. `path` is the path by which it was opened.

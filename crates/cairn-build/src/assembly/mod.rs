@@ -7,17 +7,19 @@
 //! applied before anything that their layer holds, wherever in the layer they stand.
 
 mod edit;
+mod finish;
 mod whiteouts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
+use cairn_base::names::Escaped;
+
 use crate::error::Result;
-use crate::node::{Kind, Metadata, Node, NodeId, RegularFile, Xattr};
+use crate::node::{Metadata, RegularFile, Xattr};
 use crate::path::MemberPath;
 use crate::rules::Rules;
 use crate::store::{Limits, Stores};
-use crate::tree::Tree;
 
 /// Longest target of a symbolic link.
 const TARGET_MAX: usize = 4095;
@@ -44,6 +46,8 @@ enum Shape {
 struct Draft {
     metadata: Metadata,
     shape: Shape,
+    /// Names, when the tree is finished.
+    links: u32,
 }
 
 /// An access list with names, which are looked up when all sources are there.
@@ -102,6 +106,7 @@ impl Assembly {
         let root = Draft {
             metadata: Metadata::new(0o755, (0, 0), rules.beginning()),
             shape: Shape::Directory(BTreeMap::new()),
+            links: 0,
         };
         let stores = Stores::new(spool, limits.bytes);
         Self {
@@ -175,7 +180,7 @@ impl Assembly {
         if self.rules.excludes(path, false) {
             return Ok(());
         }
-        let shown = || target.bytes().escape_ascii().to_string();
+        let shown = || target.bytes().escaped();
         let Some(node) = found else {
             return Err(format!("a hard link to {}, which is not there", shown()));
         };
@@ -278,7 +283,7 @@ impl Assembly {
             return Err(format!("more than {} files: give a larger size", self.limit));
         }
         let at = self.drafts.len();
-        self.drafts.push(Draft { metadata, shape });
+        self.drafts.push(Draft { metadata, shape, links: 0 });
         self.set_entry(parent, name, at);
         Ok(at)
     }
@@ -326,7 +331,7 @@ impl Assembly {
             Some(Draft { shape: Shape::Other(NewKind::Symlink(_)), .. })
         );
         let what = if link { "a symbolic link" } else { "not a directory" };
-        format!("its directory '{}' is {what} in the image", name.escape_ascii())
+        format!("its directory '{}' is {what} in the image", name.escaped())
     }
 
     /// Counts what the member takes in memory.
@@ -340,67 +345,5 @@ impl Assembly {
             return Err(format!("names and attributes of more than {most} bytes"));
         }
         Ok(())
-    }
-
-    /// The finished tree: what is reached from the root, numbered.
-    pub(crate) fn finish(self) -> Tree {
-        let Self { drafts, stores, rules, unended, has_leftovers, .. } = self;
-        let mut ids: Vec<Option<NodeId>> = vec![None; drafts.len()];
-        let mut order = vec![0_usize];
-        if let Some(root) = ids.first_mut() {
-            *root = Some(NodeId::ROOT);
-        }
-        let mut links = vec![1_u32];
-        let mut pending = vec![0_usize];
-        while let Some(at) = pending.pop() {
-            let Some(Draft { shape: Shape::Directory(entries), .. }) = drafts.get(at) else {
-                continue;
-            };
-            let mut below = Vec::new();
-            for node in entries.values() {
-                let Some(id) = ids.get_mut(*node) else { continue };
-                match id {
-                    Some(known) => {
-                        if let Some(count) = links.get_mut(known.index()) {
-                            *count = count.saturating_add(1);
-                        }
-                    }
-                    None => {
-                        *id = Some(NodeId(u32::try_from(order.len()).unwrap_or(u32::MAX)));
-                        order.push(*node);
-                        links.push(1);
-                        below.push(*node);
-                    }
-                }
-            }
-            pending.extend(below.into_iter().rev());
-        }
-        let id_of = |node: usize| ids.get(node).copied().flatten();
-        let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
-        let mut nodes = Vec::with_capacity(order.len());
-        for (at, links) in order.into_iter().zip(links) {
-            let Some(draft) = drafts.get_mut(at).and_then(Option::take) else { continue };
-            let mut metadata = draft.metadata;
-            rules.date(&mut metadata);
-            nodes.push(Node { metadata, kind: finished(draft.shape, &id_of), links });
-        }
-        Tree { nodes, stores, unended, has_leftovers }
-    }
-}
-
-fn finished(shape: Shape, id_of: &dyn Fn(usize) -> Option<NodeId>) -> Kind {
-    match shape {
-        Shape::Directory(entries) => Kind::Directory(
-            entries.into_iter().filter_map(|(name, node)| Some((name, id_of(node)?))).collect(),
-        ),
-        Shape::Other(kind) => match kind {
-            NewKind::Directory => Kind::Directory(Vec::new()),
-            NewKind::Regular(file) => Kind::Regular(file),
-            NewKind::Symlink(target) => Kind::Symlink(target),
-            NewKind::CharDevice(device) => Kind::CharDevice(device),
-            NewKind::BlockDevice(device) => Kind::BlockDevice(device),
-            NewKind::Fifo => Kind::Fifo,
-            NewKind::Socket => Kind::Socket,
-        },
     }
 }

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
+
 use crate::error::{Error, Result};
 use crate::extents::next_data;
 use crate::holes;
@@ -27,7 +29,7 @@ impl Image {
         let failed = |error| Error::host(path, error);
         let file = File::open(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        let wrong = |why: String| Err(Error::Usage(format!("{}: {why}", path.display())));
+        let wrong = |why: String| Err(Error::Usage(format!("{}: {why}", path.escaped())));
         if !found.is_file() {
             return wrong("is not a regular file: a partition holds the bytes of a file".into());
         }

@@ -15,6 +15,7 @@ use cairn::Format;
 use cairn::partition::{
     ALIGNMENT, Flags, NewPartition, NewTable, PartitionKind, Range as Bytes, TableKind,
 };
+use cairn_base::names::Escaped;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -192,7 +193,7 @@ impl Plan {
         };
         file.resize(size)?;
         let table = self.table(&written);
-        let failed = |cause| Error::image(cairn::Error::new(build.output.display(), cause));
+        let failed = |cause| Error::image(cairn::Error::new(build.output.escaped(), cause));
         table.write(&mut file.file()).map_err(failed)?;
         for (planned, one) in self.partitions.iter().zip(&table.partitions) {
             if matches!(planned.options.contents, Contents::Swap) {

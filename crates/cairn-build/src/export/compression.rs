@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use cairn_base::names::Escaped;
+
 use crate::error::{Error, Result};
 
 /// Bytes written at a time.
@@ -34,13 +36,13 @@ impl Compression {
                 Err(Error::Usage(format!(
                     "{}: .{end} is not written: give .tar, .tar.gz or .tar.zst, or compress the \
                      stream",
-                    path.display()
+                    path.escaped()
                 )))
             }
             Some(end @ ("cpio" | "zip" | "7z" | "img" | "sqfs" | "squashfs")) => {
                 Err(Error::Usage(format!(
                     "{}: .{end} is not written: the archive is a tar, so give .tar",
-                    path.display()
+                    path.escaped()
                 )))
             }
             _ => Ok(Self::None),

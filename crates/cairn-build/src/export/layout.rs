@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use rustix::fs::{FlockOperation, flock, syncfs};
 use serde_json::{Value, json};
 
@@ -51,7 +52,7 @@ impl Layout {
             return Ok(Self::New(UnfinishedDirectory::create(path)?));
         }
         if tag.is_none() {
-            let path = path.display();
+            let path = path.escaped();
             return Err(Error::Usage(format!(
                 "{path}: is a layout that may have other images: name this one, as in \
                  oci:{path}:latest"
@@ -144,7 +145,7 @@ fn read_index(path: &Path) -> Result<Value> {
         Some(Value::Array(_)) => Ok(index),
         _ => {
             let why = "is no index of container images: give a new directory";
-            Err(Error::source(path.display(), why))
+            Err(Error::source(path.escaped(), why))
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -90,7 +91,7 @@ fn check_names(tree: &Tree) -> Result<()> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if name.starts_with(b".wh.") {
             let why = "a name with .wh. means a removed file in a container image: exclude it";
-            return Err(Error::source(format!("/{}", path.escape_ascii()), why));
+            return Err(Error::source(format!("/{}", path.escaped()), why));
         }
         Ok(())
     })

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use cairn_base::names::Escaped;
 use cairn_vfs::{Acl, FileKind, acl};
 use tracing::warn;
 
@@ -49,7 +50,7 @@ impl Apply<'_> {
 
     fn entry(&mut self, entry: Entry) -> Applied {
         let Entry { line, path, act, set } = entry;
-        let about = |why: String| format!("/{}: {why}", path.bytes().escape_ascii());
+        let about = |why: String| format!("/{}: {why}", path.bytes().escaped());
         let found = self.assembly.find(&path);
         match act {
             Act::Change { kind, below, missing } => {
@@ -71,7 +72,7 @@ impl Apply<'_> {
                 }
             }
             Act::Link(target) => {
-                let to = || format!("a hard link to /{}", target.bytes().escape_ascii());
+                let to = || format!("a hard link to /{}", target.bytes().escaped());
                 let node = self.assembly.find(&target);
                 let node = node.ok_or_else(|| about(format!("{}, which is not there", to())))?;
                 if found == Some(node) {
@@ -210,7 +211,7 @@ fn number(id: &Id, find: &dyn Fn(&[u8]) -> Option<u32>, file: &str) -> Applied<u
     match id {
         Id::Number(number) => Ok(*number),
         Id::Name(name) => find(name).ok_or_else(|| {
-            format!("'{}' is not in {file} of the image: give a number", name.escape_ascii())
+            format!("'{}' is not in {file} of the image: give a number", name.escaped())
         }),
     }
 }

@@ -23,6 +23,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use cairn_base::names::Escaped;
+
 use self::apply::{Apply, at_line};
 use self::entry::{Changes, Entry};
 use self::fakeroot::Files;
@@ -74,9 +76,9 @@ impl Manifest {
         let file = File::open(path).map_err(failed)?;
         file.take(FILE_MAX + 1).read_to_end(&mut text).map_err(failed)?;
         if text.len() as u64 > FILE_MAX {
-            return Err(Error::source(path.display(), format!("has more than {FILE_MAX} bytes")));
+            return Err(Error::source(path.escaped(), format!("has more than {FILE_MAX} bytes")));
         }
-        Self::parse(path.display().to_string(), &text)
+        Self::parse(path.escaped(), &text)
     }
 
     fn parse(file: String, text: &[u8]) -> Result<Self> {
@@ -180,7 +182,7 @@ impl Apply<'_> {
             b"" => ", or the mount point if it names files with one",
             _ => "",
         };
-        let path = path.escape_ascii();
+        let path = path.escaped();
         Error::source(self.file, format!("no line is for /{path}: add {what}{mount}"))
     }
 

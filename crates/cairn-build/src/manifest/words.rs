@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use cairn_base::names::Escaped;
+
 use super::entry::Id;
 pub(super) use crate::node::device;
 
@@ -74,8 +76,8 @@ pub(super) fn unescaped(
 pub(super) fn shown(word: &[u8]) -> String {
     const MOST: usize = 60;
     match word.get(..MOST) {
-        Some(begin) if word.len() > MOST => format!("'{}…'", begin.escape_ascii()),
-        _ => format!("'{}'", word.escape_ascii()),
+        Some(begin) if word.len() > MOST => format!("'{}…'", begin.escaped()),
+        _ => format!("'{}'", word.escaped()),
     }
 }
 

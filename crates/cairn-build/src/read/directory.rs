@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use cairn_vfs::{FileKind, Timestamp};
 
 use crate::assembly::{Assembly, NewKind};
@@ -35,7 +36,7 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
     } else {
         let whole = fs::canonicalize(source).map_err(|error| Error::host(source, error))?;
         let name = whole.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
-        MemberPath::of_name(&name).map_err(|why| Error::source(source.display(), why))?
+        MemberPath::of_name(&name).map_err(|why| Error::source(source.escaped(), why))?
     };
     // Contents are read later, perhaps from another working directory.
     let root = fs::canonicalize(source).map_err(|error| Error::host(source, error))?;
@@ -46,7 +47,7 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
         if assembly.rules.own.contains(&(of.dev(), of.ino())) {
             continue;
         }
-        let refused = |why: String| Error::source(host.display(), why);
+        let refused = |why: String| Error::source(host.escaped(), why);
         if of.nlink() > 1
             && !of.is_dir()
             && let Some(node) = links.get(&(of.dev(), of.ino()))
@@ -81,7 +82,7 @@ fn inside(host: &Path, path: &MemberPath) -> Result<Vec<(PathBuf, MemberPath)>> 
     names.sort_by(|a, b| b.cmp(a));
     let place = |name: std::ffi::OsString| {
         let below = path.join(name.as_bytes());
-        let below = below.map_err(|why| Error::source(host.display(), why))?;
+        let below = below.map_err(|why| Error::source(host.escaped(), why))?;
         Ok((host.join(&name), below))
     };
     names.into_iter().map(place).collect()
@@ -96,7 +97,7 @@ pub(crate) fn host_file(path: &Path) -> Result<RegularFile> {
     let of = fs::symlink_metadata(&whole).map_err(|error| Error::host(path, error))?;
     match kind(&whole, &of)? {
         NewKind::Regular(file) => Ok(file),
-        _ => Err(Error::source(path.display(), "is no regular file: name one")),
+        _ => Err(Error::source(path.escaped(), "is no regular file: name one")),
     }
 }
 
@@ -164,7 +165,10 @@ fn kind(host: &Path, of: &HostMetadata) -> Result<NewKind> {
         Some(FileKind::Regular) => NewKind::Regular(RegularFile {
             size: of.len(),
             data: data(host, of)?,
-            contents: Contents::Host(host.as_os_str().as_bytes().into()),
+            contents: match of.len() {
+                0 => Contents::Empty,
+                _ => Contents::Host(host.as_os_str().as_bytes().into()),
+            },
         }),
         Some(FileKind::Symlink) => {
             let target = fs::read_link(host).map_err(|error| Error::host(host, error))?;
@@ -174,7 +178,7 @@ fn kind(host: &Path, of: &HostMetadata) -> Result<NewKind> {
         Some(FileKind::BlockDevice) => NewKind::BlockDevice(device()?),
         Some(FileKind::Fifo) => NewKind::Fifo,
         Some(FileKind::Socket) => NewKind::Socket,
-        None => return Err(Error::source(host.display(), "of an unknown kind")),
+        None => return Err(Error::source(host.escaped(), "of an unknown kind")),
     })
 }
 

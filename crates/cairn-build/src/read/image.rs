@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use cairn::{ImageSpec, OpenOptions, Volume};
 use cairn_base::Ino;
+use cairn_base::names::Escaped;
 use cairn_vfs::{Attributes, FileKind, FileSystem, Seek, walk};
 
 use crate::assembly::{Assembly, NewKind};
@@ -31,6 +32,9 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
     let number = u32::try_from(assembly.stores.volumes.len()).unwrap_or(u32::MAX);
     let leftovers = Leftovers::find(&*fs);
     assembly.has_leftovers |= leftovers.is_listed();
+    if let Some(note) = leftovers.note() {
+        tracing::warn!("{source}: {note}");
+    }
     let mut found = Vec::new();
     walk::walk(&*fs, fs.root(), &mut |visit| {
         if leftovers.contains(visit.attributes.ino) {
@@ -57,8 +61,7 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
             assembly.link_node(&place, *node).map_err(failed)?;
             continue;
         }
-        let volume_error =
-            |error| Error::volume(format!("{source}: {}", path.escape_ascii()), error);
+        let volume_error = |error| Error::volume(format!("{source}: {}", path.escaped()), error);
         let kind = kind(&*fs, of, number).map_err(volume_error)?;
         let metadata = metadata(&*fs, of, &leftovers).map_err(volume_error)?;
         let node = assembly.put(&place, metadata, kind).map_err(failed)?;
@@ -77,6 +80,9 @@ fn metadata(
 ) -> cairn_vfs::Result<Metadata> {
     let mut metadata = Metadata::new(of.permissions, (of.uid, of.gid), of.mtime);
     (metadata.atime, metadata.ctime) = (of.atime, of.ctime);
+    if let Some(before) = leftovers.times(of.ino) {
+        [metadata.mtime, metadata.ctime] = before;
+    }
     for name in fs.listxattr(of.ino)? {
         if leftovers.is_list(of.ino, &name) {
             continue;

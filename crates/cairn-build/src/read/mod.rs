@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn::{Cause, DiskFormat, ImageSpec, OpenOptions, Part};
+use cairn_base::names::Escaped;
 
 pub use self::container::is_layout;
 pub(crate) use self::directory::host_file;
@@ -83,7 +84,7 @@ pub fn assemble(sources: &[Source], rules: Rules, limits: Limits, spool: PathBuf
 
 fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let path = Path::new(&source.name);
-    let shown = path.display().to_string();
+    let shown = path.escaped();
     if source.name == "-" {
         // As a file of its own, to be looked at.
         let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);

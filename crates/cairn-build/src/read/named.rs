@@ -1,6 +1,8 @@
 //! Access lists of archives that name users and groups: the numbers come from the `etc/passwd` and
 //! `etc/group` of the image itself, not from the host.
 
+use cairn_base::names::Escaped;
+
 use super::tar::acl_text::{BadList, parse};
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
@@ -26,7 +28,7 @@ pub(super) fn resolve(assembly: &mut Assembly) -> Result<()> {
             BadList::Text(why) => failed(why),
             BadList::NoId(name) => failed(format!(
                 "an access list for '{}', who is not in etc/passwd or etc/group of the image",
-                name.escape_default()
+                name.escaped()
             )),
         })?;
         assembly.set_xattr(list.node, list.name, parsed.to_xattr()).map_err(failed)?;

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
+
 use super::crc::Crc;
 use super::format::{self, CHUNK, Chunk, HEADER, Header, Kind};
 use crate::error::{Error, Result};
@@ -44,7 +46,7 @@ pub fn pack(options: &PackOptions) -> Result<()> {
     let kind = image.metadata().map_err(failed)?;
     if !kind.is_file() && !kind.file_type().is_block_device() {
         let why = "is neither a file nor a block device: name an image";
-        return Err(Error::source(options.image.display(), why));
+        return Err(Error::source(options.image.escaped(), why));
     }
     let size = image.seek(io::SeekFrom::End(0)).map_err(failed)?;
     let mut start = Vec::new();
@@ -52,7 +54,7 @@ pub fn pack(options: &PackOptions) -> Result<()> {
     (&image).take(HEADER as u64).read_to_end(&mut start).map_err(failed)?;
     if format::is_sparse(&start) {
         let why = "is a sparse image already: cairn unsparse makes an image of it";
-        return Err(Error::source(options.image.display(), why));
+        return Err(Error::source(options.image.escaped(), why));
     }
     let all = 0..u64::MAX;
     let free = if options.holes_do_not_matter { std::slice::from_ref(&all) } else { &[] };

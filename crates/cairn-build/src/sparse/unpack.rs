@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
+
 use super::crc::Crc;
 use super::format::{CHUNK, Chunk, HEADER, Header, Kind};
 use crate::error::{Error, Result};
@@ -36,11 +38,7 @@ pub fn unpack(options: &UnpackOptions) -> Result<()> {
     };
     let mut size = None;
     for input in &options.inputs {
-        let name = if input == Path::new("-") {
-            "standard input".into()
-        } else {
-            input.display().to_string()
-        };
+        let name = if input == Path::new("-") { "standard input".into() } else { input.escaped() };
         let from: Box<dyn Read> = if input == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cairn::populate::{PopulateError, Population};
 use cairn::{Format, ImageSpec, MkfsOptions, Part};
+use cairn_base::names::Escaped;
 use cairn_vfs::Timestamp;
 use uuid::Uuid;
 
@@ -145,9 +146,9 @@ impl<'a> Builder<'a> {
 
     /// An error about the temporary name, as one about the image.
     fn renamed(&self, error: cairn::Error) -> Error {
-        let (from, to) = (self.image.to_string(), self.path.display().to_string());
+        let (from, to) = (self.image.to_string(), self.path.escaped());
         let text = error.to_string().replace(&from, &to);
-        let text = text.replace(&self.image.name().display().to_string(), &to);
+        let text = text.replace(&self.image.name().escaped(), &to);
         Error::Image { text, source: Box::new(error) }
     }
 

@@ -1,6 +1,7 @@
 //! Volumes that are filled through a mount: ext4 without extents. Their size is tried.
 
 use cairn::{OpenOptions, Volume};
+use cairn_base::names::Escaped;
 use cairn_vfs::VolumeStats;
 
 use super::{Builder, SIZE_TRIES};
@@ -25,7 +26,7 @@ impl Builder<'_> {
         let stats = volume.filesystem().statfs();
         let closed = volume.filesystem().unmount();
         let stats = stats.and_then(|stats| closed.map(|()| stats));
-        stats.map_err(|error| Error::volume(self.path.display(), error))
+        stats.map_err(|error| Error::volume(self.path.escaped(), error))
     }
 
     /// Writes the tree to the empty volume.
@@ -36,7 +37,7 @@ impl Builder<'_> {
         filled?;
         closed.map_err(|error| match error {
             cairn_vfs::Error::NoSpace => FillError::Full,
-            error => FillError::Other(Error::volume(self.path.display(), error)),
+            error => FillError::Other(Error::volume(self.path.escaped(), error)),
         })
     }
 

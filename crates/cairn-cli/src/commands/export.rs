@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use cairn_base::shell::quoted;
 use cairn_build::{Compression, ExportOptions, Left, OciOptions, Rules, Source, Target};
 use cairn_vfs::Timestamp;
@@ -80,7 +81,7 @@ fn target(args: &Args) -> Outcome<Target> {
     let word = args.output.as_bytes();
     let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
     let refused = |option: &str, what: &str| {
-        let word = args.output.display();
+        let word = args.output.escaped();
         Failure::usage(format!("{option} is for {what}, not for {word}: leave it out"))
     };
     if args.platform.is_some() && !word.starts_with(b"oci:") {
@@ -98,7 +99,7 @@ fn target(args: &Args) -> Outcome<Target> {
         let (directory, tag) = rest.split_at(tagged.unwrap_or(rest.len()));
         let tag = tag.strip_prefix(b":").map(|tag| OsString::from_vec(tag.to_vec()));
         let tag = tag.map(OsString::into_string).transpose();
-        let tag = tag.map_err(|tag| Failure::usage(format!("{}: no tag", tag.display())))?;
+        let tag = tag.map_err(|tag| Failure::usage(format!("{}: no tag", tag.escaped())))?;
         if directory.is_empty() || tag.as_deref() == Some("") {
             return Err(Failure::usage("oci: without a name: give oci:DIR or oci:DIR:TAG"));
         }
@@ -171,7 +172,7 @@ fn advice(target: &Target) -> String {
 }
 
 fn say(left: &Left, output: &OsStr, advice: &str) {
-    output::complain(format_args!("{}: warning: not kept: {left}: {advice}", output.display()));
+    output::complain(format_args!("{}: warning: not kept: {left}: {advice}", output.escaped()));
 }
 
 #[cfg(test)]

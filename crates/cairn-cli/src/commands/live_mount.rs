@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn::ImageSpec;
+use cairn_base::names::Escaped;
 use cairn_block::file::backing_file;
 use cairn_fuse::control::{Client, ControlError};
 
@@ -19,7 +20,7 @@ const STARTING: Duration = Duration::from_secs(2);
 /// # Errors
 /// Nothing is mounted exactly there, or another filesystem is; or the image has several mounts.
 pub fn find(given: &Path) -> Outcome<Mount> {
-    let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.display()));
+    let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.escaped()));
     let nothing = || failed("nothing is mounted here: give the mount point itself".into());
     if ImageSpec::parse(given.as_os_str()).is_ok_and(|image| image.file().is_none()) {
         // An address is no path.
@@ -47,7 +48,7 @@ pub fn find(given: &Path) -> Outcome<Mount> {
 fn mount_of_image(given: &Path) -> Outcome<Option<Mount>> {
     let spec = ImageSpec::parse(given.as_os_str()).and_then(|image| image.canonical());
     let Ok(image) = spec else { return Ok(None) };
-    let source = image.to_string();
+    let source = image.to_os_string().to_string_lossy().into_owned();
     // Also through a loop device of it, and an address that says otherwise how it is opened.
     let is_source = |mount: &Mount| {
         mount.source == source
@@ -60,7 +61,7 @@ fn mount_of_image(given: &Path) -> Outcome<Option<Mount>> {
     let mut found: Vec<Mount> =
         table::all()?.into_iter().filter(|mount| mount.is_cairn() && is_source(mount)).collect();
     if let [first, second, ..] = found.as_slice() {
-        let (first, second) = (first.point.display(), second.point.display());
+        let (first, second) = (first.point.escaped(), second.point.escaped());
         return Err(Failure::new(
             Status::Failed,
             format!("{source}: mounted on {first} and on {second}: give one of these"),
@@ -111,7 +112,7 @@ pub fn connect(given: &Path) -> Outcome<Client> {
                     "the daemon that served it is gone: run `cairn umount -l`, then mount again";
                 return Err(Failure::new(
                     Status::Failed,
-                    format!("{}: {message}", given.display()),
+                    format!("{}: {message}", given.escaped()),
                 ));
             }
             found => return found.map_err(|error| failure(given, &error)),
@@ -135,5 +136,5 @@ pub fn failure(given: &Path, error: &ControlError) -> Failure {
         ControlError::Silent | ControlError::Io { .. } => Status::Io,
         _ => Status::Failed,
     };
-    Failure::new(status, format!("{}: {error}", given.display()))
+    Failure::new(status, format!("{}: {error}", given.escaped()))
 }

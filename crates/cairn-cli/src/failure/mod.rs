@@ -236,25 +236,29 @@ impl Failure {
 
     /// A call on the host failed for `path`. The message names no image.
     pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
+        // Without the `.` of `directory/.`.
+        let path: PathBuf = path.as_ref().components().collect();
+        Self::host_named(&print::escaped(path.as_os_str().as_bytes()), error)
+    }
+
+    /// As [`Failure::host`], of a name as it is shown.
+    pub fn host_named(path: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         let remedy = system_error::remedy(error).or(match error.kind() {
             Kind::StorageFull | Kind::QuotaExceeded => Some("make room there, and try again"),
             _ => None,
         });
         let remedy = remedy.map_or(String::new(), |remedy| format!(": {remedy}"));
-        // Without the `.` of `directory/.`.
-        let path: PathBuf = path.as_ref().components().collect();
         let what = match error.kind() {
             Kind::NotFound => "no such file on this host: check the name".to_owned(),
             _ => plain(error),
         };
-        let path = print::escaped(path.as_os_str().as_bytes());
         let reach = match error.kind() {
             Kind::StorageFull | Kind::QuotaExceeded => Reach::Room,
             Kind::ReadOnlyFilesystem => Reach::All,
             _ => Reach::One,
         };
-        let full = (reach == Reach::Room).then(|| directory(&path));
+        let full = (reach == Reach::Room).then(|| directory(path));
         Self { reach, full, ..Self::of_host(format!("{path}: {what}{remedy}")) }
     }
 
@@ -352,7 +356,7 @@ pub fn all(steps: impl IntoIterator<Item = Outcome>) -> Outcome {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the message contains. Later failures have lines of their own.
-        f.write_str(&wording::named(&self.message.replace('\n', "; ")))?;
+        f.write_str(&print::harmless(&wording::named(&self.message)))?;
         if self.overwritten.is_some() {
             f.write_str(": its old contents may be gone")?;
         }

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn every_failure_is_one_line() {
     let failure = Failure::new(Status::Failed, "a\nb").in_image("disk.img");
-    assert_eq!(failure.to_string(), "disk.img: a; b");
+    assert_eq!(failure.to_string(), r"disk.img: a\nb");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Names with control characters: no name looks like a further line or moves the cursor, and
 //! programs that read lists get the exact bytes.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
+use cairn_testkit::judge;
 use cairn_testkit::place::Place;
 
 use crate::support::{cairn, works};
@@ -56,4 +59,29 @@ fn lines_for_people_have_escaped_names() {
         let line = said.trim_end_matches('\n');
         assert!(!line.chars().any(char::is_control), "{words:?}: {line:?}");
     }
+}
+
+/// Names of images, of sources and of volumes, as those of files on an image.
+#[test]
+fn names_on_the_command_line_are_escaped_in_the_same_way() {
+    let place = Place::new();
+    let name = OsStr::from_bytes(b"a\n_b\xff\\\x1b");
+    let shown = r"a\n_b\377\\\033";
+    let new = OsStr::new("new");
+    for words in [
+        &["ls".as_ref(), name][..],
+        &["info".as_ref(), name],
+        &["resize".as_ref(), name, "1G".as_ref()],
+        &["build".as_ref(), new, name],
+        &["export".as_ref(), name, "-o".as_ref(), new],
+        &["sync".as_ref(), name, new],
+    ] {
+        let mut command = judge::command(env!("CARGO_BIN_EXE_cairn"));
+        let output = command.args(words).current_dir(place.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{words:?}: {said}");
+        assert!(said.contains(shown) && !said.contains('\u{fffd}'), "{words:?}: {said}");
+    }
+    let (status, _, said) = cairn(&["gc", "--remove", "a\nb\\", "file-store:///no/pool"]);
+    assert!(status != 0 && said.starts_with(r"cairn: 'a\nb\\' is no name of a volume"), "{said}");
 }

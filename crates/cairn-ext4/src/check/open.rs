@@ -20,6 +20,7 @@ use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::info;
 use crate::probe::{self, Probe};
+use crate::redo;
 
 /// A volume to check.
 pub(super) struct Opened {
@@ -41,6 +42,14 @@ pub(super) struct Opened {
 /// There is no volume that can be read, its features are unknown, or the device failed.
 pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> Result<Opened> {
     let mut findings = Vec::new();
+    let was_interrupted = redo::find(&*device)?.is_some();
+    let device = if was_interrupted {
+        let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device)?);
+        redo::finish(&*overlay)?;
+        overlay
+    } else {
+        device
+    };
     let (device, found) = find(device, &mut findings)?;
     let (device, superblock) = with_backup(device, &found, &mut findings)?;
     refuse_unknown(&superblock)?;
@@ -52,6 +61,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> 
     if is_unclean {
         opened.replay(runtime)?;
     } else {
+        opened.is_unclean = was_interrupted;
         opened.check_journal(runtime)?;
     }
     opened.check_orphan_inode()?;

@@ -1,20 +1,18 @@
 //! [`Offline::commit`]: many blocks change together, through the log.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::Pba;
-use cairn_block::BlockDeviceExt;
 use cairn_jbd2::{Journal, JournalOptions};
-use zerocopy::little_endian::U16;
 
-use super::Offline;
+use super::{Blocks, Offline, Switch};
 use crate::error::{Error, Result};
 use crate::format::features::{Incompat, RoCompat};
-use crate::format::superblock::{OFFSET, SIZE, STATE_VALID, Superblock};
+use crate::format::superblock::{OFFSET, SIZE, Superblock};
 
-/// Blocks and their new contents.
-pub(crate) type Blocks = BTreeMap<Pba, Vec<u8>>;
+/// The state of a volume whose change has failed and left nothing.
+pub(crate) const UNCHANGED: &str = "the volume is as it was, and clean: make room on the host or \
+                                    replace the device, and try again";
 
 impl Offline {
     /// Blocks that one commit can change beside the superblock; without a journal, any number.
@@ -29,8 +27,8 @@ impl Offline {
         }
     }
 
-    /// Changes blocks and the superblock together. Without a journal the volume is marked as not
-    /// clean meanwhile, and only e2fsck can finish what a crash interrupts.
+    /// Changes blocks and the superblock together. Without a journal, and without room for a record
+    /// ([`Switch`]), only e2fsck can finish what a crash interrupts.
     ///
     /// # Errors
     /// There are more blocks than [`Offline::commit_limit`], or the device failed.
@@ -42,19 +40,11 @@ impl Offline {
                 blocks.len()
             )));
         }
-        if self.journal.is_some() {
-            self.claim_commit(&blocks)?;
-            self.commit_to_log(&blocks, &superblock)?;
-        } else {
-            let mut marked = self.superblock.clone();
-            let state = marked.raw.s_state.get() & !STATE_VALID;
-            marked.raw.s_state = U16::new(state);
-            self.write_superblock(marked)?;
-            for (pba, bytes) in blocks {
-                let at = pba.get() * u64::from(self.layout.block_size);
-                self.device.write_at(at, bytes)?;
-            }
+        if self.journal.is_none() {
+            return Switch::prepare(self, superblock, blocks)?.make(self, UNCHANGED);
         }
+        self.claim_commit(&blocks)?;
+        self.commit_to_log(&blocks, &superblock)?;
         // The flush before it makes the blocks durable.
         self.write_superblock(superblock)
     }

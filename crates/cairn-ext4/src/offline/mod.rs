@@ -4,12 +4,15 @@
 //! A volume that needs recovery is recovered first, as by a mount. After that its log is empty, so
 //! that what is on the device is the volume. [`Offline::commit`] changes many blocks at once,
 //! through the log. [`Offline::write_superblock`] changes one block. Each leaves a volume that a
-//! mount accepts, and a crash in the middle leaves the state before it or behind it.
+//! mount accepts, and a crash in the middle leaves the state before it or behind it. Without a log
+//! a [`Switch`] does so, whose change the next one who opens the volume finishes.
 
 mod claim;
 mod commit;
+mod switch;
 
-pub(crate) use commit::Blocks;
+pub(crate) use commit::UNCHANGED;
+pub(crate) use switch::{Blocks, Switch, without_journal};
 
 use std::sync::Arc;
 
@@ -31,6 +34,7 @@ use crate::groups::GroupTable;
 use crate::journal_area;
 use crate::options::MountOptions;
 use crate::probe;
+use crate::redo;
 use crate::superblock::split_time;
 use crate::volume::Ext4;
 
@@ -55,6 +59,7 @@ impl Offline {
     /// It cannot be recovered, its superblock is damaged, its features do not allow changes, or the
     /// device failed.
     pub(crate) fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Self> {
+        redo::finish(&*device)?;
         let superblock = first_superblock(&*device)?;
         let superblock = if is_at_rest(&superblock) {
             superblock

@@ -21,11 +21,6 @@ fn refuse<T>(why: String) -> Result<T> {
 /// # Errors
 /// It cannot be as large.
 pub(super) fn grown(superblock: &Superblock, old: &Layout, blocks: u64) -> Result<Superblock> {
-    if old.features.compat(Compat::SPARSE_SUPER2) {
-        let why = "feature sparse_super2 has a backup in the last group, which Cairn does not \
-                   move: use resize2fs";
-        return refuse(why.into());
-    }
     let limit =
         if old.features.incompat(Incompat::BITS_64) { 1 << 48 } else { u64::from(u32::MAX) };
     if blocks > limit {

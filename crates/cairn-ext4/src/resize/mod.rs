@@ -20,7 +20,6 @@ use cairn_block::BlockDevice;
 use zerocopy::little_endian::U32;
 
 use crate::error::{Error, Result};
-use crate::format::features::{Features, Incompat};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
@@ -90,14 +89,7 @@ pub fn resize(
         return Ok(Resized { before, after });
     }
     // The last step is refused before the first one is made.
-    let last = geometry::grown(&volume.superblock, &volume.layout, blocks)?;
-    let has_meta_bg = |of: Features| of.incompat(Incompat::META_BG);
-    if has_meta_bg(last.features()) && !has_meta_bg(volume.layout.features) {
-        tracing::warn!(
-            "the volume has no room for the descriptors of so many groups, and gets the feature \
-             meta_bg: it cannot be made smaller in place any more"
-        );
-    }
+    geometry::grown(&volume.superblock, &volume.layout, blocks)?;
     loop {
         let step = step(&volume, blocks)?;
         let superblock = geometry::grown(&volume.dated(), &volume.layout, step)?;

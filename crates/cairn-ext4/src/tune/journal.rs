@@ -1,8 +1,9 @@
 //! Adds, removes and makes anew the journal, whose file is inode 8.
 //!
 //! The change is made in memory ([`Draft`]) and written at once ([`Switch`]). Meanwhile the volume
-//! has no journal and is marked as not clean, as in all writes to such a volume: after a crash
-//! e2fsck finishes what was begun. No file of a user changes in any of this.
+//! has no journal and is marked as not clean, as in all writes to such a volume. After a crash the
+//! next one who opens it finishes what was begun, or e2fsck makes it clean. No file of a user
+//! changes in any of this.
 //!
 //! The log is empty all the time, so that nobody reads it: only its first block counts. The blocks
 //! of a new log are therefore made ready before anything changes, also where the old one lies.
@@ -23,7 +24,6 @@ use zerocopy::little_endian::{U16, U32};
 use super::draft::Draft;
 use super::features;
 use super::options::TuneOptions;
-use super::switch::{Switch, unchanged};
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::format::features::{Compat, Incompat, RoCompat};
@@ -32,7 +32,16 @@ use crate::format::layout::inodes::JOURNAL;
 use crate::format::superblock::{STATE_VALID, Superblock};
 use crate::info;
 use crate::mkfs::journal as new_journal;
-use crate::offline::{Blocks, Offline};
+use crate::offline::{Blocks, Offline, Switch, without_journal};
+
+/// The state of a volume whose change has failed and left nothing.
+const UNCHANGED: &str = "the journal is as it was, and the volume clean: make room on the host or \
+                         replace the device, and try again";
+
+/// The error of what has left the journal.
+fn unchanged(error: Error) -> Error {
+    Error::unfinished(error, UNCHANGED)
+}
 
 /// What becomes of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,9 +195,8 @@ fn replace(
     draft.space.close_from(end)?;
     // Without a journal, too: an interrupted removal may have left its file.
     draft.free_file(JOURNAL)?;
-    let between = unclean(&volume);
     let mut after = volume.dated();
-    leave_out(&mut after);
+    without_journal(&mut after);
     let new = blocks.map(|blocks| allocate(&draft, &volume, blocks)).transpose()?;
     if let Some((record, _)) = &new {
         let mut features = after.features();
@@ -205,29 +213,9 @@ fn replace(
         Some((_, extents)) => make_log(&volume, extents, &mut changed),
         None => Ok(()),
     };
-    let switch = prepared.and_then(|()| Switch::prepare(&volume, between, after, changed));
-    switch.map_err(unchanged)?.make(&mut volume)?;
+    let switch = prepared.and_then(|()| Switch::prepare(&volume, after, changed));
+    switch.map_err(unchanged)?.make(&mut volume, UNCHANGED)?;
     volume.reopen()
-}
-
-/// The superblock of a volume without a journal that is being written.
-fn unclean(volume: &Offline) -> Superblock {
-    let mut superblock = volume.dated();
-    leave_out(&mut superblock);
-    let raw = &mut superblock.raw;
-    raw.s_state = U16::new(raw.s_state.get() & !STATE_VALID);
-    superblock
-}
-
-/// Removes what the superblock says of the journal.
-fn leave_out(superblock: &mut Superblock) {
-    let mut features = superblock.features();
-    features.compat -= Compat::HAS_JOURNAL | Compat::FAST_COMMIT;
-    superblock.set_features(features);
-    let raw = &mut superblock.raw;
-    raw.s_journal_inum = U32::new(0);
-    raw.s_jnl_backup_type = 0;
-    raw.s_jnl_blocks = [U32::new(0); 17];
 }
 
 /// Makes an empty log in free blocks, and in those of the old one. The first block of the old one

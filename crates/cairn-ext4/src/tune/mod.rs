@@ -8,7 +8,6 @@ mod features;
 pub(crate) mod journal;
 mod mount_options;
 mod options;
-mod switch;
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! [`names`]: how the directories of a tree name its nodes.
 
+use cairn_base::names::Escaped;
+
 use super::error::TreeError;
 use super::source::{Kind, Source};
 use crate::name::NAME_MAX;
@@ -55,14 +57,14 @@ fn entries(source: &dyn Source, id: u32, named: &mut [Named]) -> Result<(), Tree
         let (name, target) = source.entry(id, entry);
         let is_dot = name == b"." || name == b"..";
         if name.len() > NAME_MAX || is_dot || name.contains(&b'/') || name.contains(&0) {
-            return refuse(id, format!("{} is not a name", name.escape_ascii()));
+            return refuse(id, format!("{} is not a name", name.escaped()));
         }
         if name <= before {
-            return refuse(id, format!("entry {} is empty or out of order", name.escape_ascii()));
+            return refuse(id, format!("entry {} is empty or out of order", name.escaped()));
         }
         before = name;
         let Some(known) = named.get_mut(target as usize) else {
-            return refuse(id, format!("entry {} has no node", name.escape_ascii()));
+            return refuse(id, format!("entry {} has no node", name.escaped()));
         };
         let directory = is_directory(source, target);
         if directory && (target <= id || known.parent != NO_PARENT) {

@@ -12,6 +12,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use cairn_base::options::parse_size;
 use cairn_nbd::Address;
 
@@ -125,14 +126,14 @@ impl ImageSpec {
             return Err(Error::new("", Cause::Address("the image name is empty".into())));
         }
         if name.as_bytes().contains(&0) {
-            let name = name.to_string_lossy().replace('\0', "\\0");
+            let name = name.escaped();
             let why = "a name of a file has no NUL: give another";
             return Err(Error::new(name, Cause::Address(why.into())));
         }
         if Path::new(name).exists() {
             return Ok(Self::whole(name));
         }
-        let wrong = |why| Error::new(name.to_string_lossy(), Cause::Address(why));
+        let wrong = |why| Error::new(name.escaped(), Cause::Address(why));
         if let Some(address) = name.to_str().filter(|text| Address::is_meant(text)) {
             return remote(address).map_err(wrong);
         }
@@ -262,7 +263,7 @@ impl ImageSpec {
         let location = match &self.location {
             Location::File(path) => {
                 Location::File(std::fs::canonicalize(path).map_err(|error| {
-                    let operation = format!("open {}", path.display());
+                    let operation = format!("open {}", path.escaped());
                     Error::new(self, Cause::Open(cairn_block::Error::from_io(operation, error)))
                 })?)
             }
@@ -370,7 +371,7 @@ fn bytes(offset: &str) -> Result<u64, String> {
 
 impl fmt::Display for ImageSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.to_os_string().display())
+        write!(f, "{}", self.to_os_string().escaped())
     }
 }
 

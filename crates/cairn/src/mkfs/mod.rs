@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_base::names::Escaped;
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::zoned::{self, ZoneLayout};
@@ -67,7 +68,7 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
 
 /// The file that gets the volume, which another user's link in a shared directory cannot choose.
 fn place(path: &Path) -> Result<PathBuf, Cause> {
-    let operation = format!("open {}", path.display());
+    let operation = format!("open {}", path.escaped());
     host::behind_links(path)
         .map_err(|error| Cause::Open(cairn_block::Error::from_io(operation, error)))
 }
@@ -76,7 +77,7 @@ fn place(path: &Path) -> Result<PathBuf, Cause> {
 fn create(path: &Path) -> Result<(), Cause> {
     match File::options().write(true).create_new(true).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            let operation = format!("open {}", path.display());
+            let operation = format!("open {}", path.escaped());
             Err(Cause::Open(cairn_block::Error::from_io(operation, error)))
         }
         _ => Ok(()),
@@ -258,8 +259,8 @@ fn check_directory(path: &Path) -> Result<(), Cause> {
         path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir());
     directory.map_or(Ok(()), |directory| {
         let detail =
-            format!("the directory {} does not exist: create it first", directory.display());
-        let operation = format!("open {}", path.display());
+            format!("the directory {} does not exist: create it first", directory.escaped());
+        let operation = format!("open {}", path.escaped());
         let kind = cairn_block::ErrorKind::NotFound;
         Err(Cause::Open(cairn_block::Error::new(kind, operation, detail)))
     })

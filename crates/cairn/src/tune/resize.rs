@@ -4,6 +4,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use cairn_base::names::Escaped;
 use cairn_block::{BlockDevice, ErrorKind};
 
 use super::known;
@@ -125,7 +126,7 @@ fn set_file_size(image: &ImageSpec, size: u64, follows: bool) -> Result<(), Caus
         file.sync_all()
     })
     .map_err(|error| {
-        let operation = format!("resize {}", path.display());
+        let operation = format!("resize {}", path.escaped());
         Cause::Open(cairn_block::Error::from_io(operation, error))
     })
 }

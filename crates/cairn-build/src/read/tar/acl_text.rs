@@ -1,6 +1,7 @@
 //! Access control lists as text: `user::rw-,user:1000:r--,group::r--,mask::r--,other::r--`. star
 //! adds the number behind a name; a name without a number is looked up in the image.
 
+use cairn_base::names::Escaped;
 use cairn_vfs::acl::{Acl, Entry, Tag};
 
 /// Finds the number of a name in `passwd` or `group`.
@@ -29,7 +30,7 @@ pub(crate) fn parse(text: &[u8], find: FindId<'_>) -> Result<Acl, BadList> {
     for word in text.split([',', '\n']).map(str::trim).filter(|word| !word.is_empty()) {
         // Effective rights may stand behind the entry as a comment.
         let word = word.split(['#', '\t']).next().unwrap_or(word).trim();
-        let wrong = || format!("damaged access list: '{}'", word.escape_default());
+        let wrong = || format!("damaged access list: '{}'", word.escaped());
         let mut parts = word.split(':');
         let (tag, who) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let Some(permissions) = parts.next() else { return Err(wrong().into()) };

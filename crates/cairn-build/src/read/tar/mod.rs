@@ -9,6 +9,7 @@ mod pax;
 
 use std::ops::Range;
 
+use cairn_base::names::Escaped;
 use cairn_vfs::Timestamp;
 
 use self::header::{BLOCK, Decoded, Header};
@@ -180,7 +181,7 @@ impl<M: Members> Tar<'_, M> {
             return Err(self.cut(&std::io::ErrorKind::UnexpectedEof.into()));
         }
         if !self.whiteouts {
-            let (source, last) = (self.source, self.last.escape_ascii());
+            let (source, last) = (self.source, self.last.escaped());
             tracing::warn!(
                 "{source}: ends behind {last} without an end mark: if it was cut off, fetch it \
                  again"
@@ -304,7 +305,7 @@ impl<M: Members> Tar<'_, M> {
             }
             b'6' => NewKind::Fifo,
             other => {
-                let kind = other.escape_ascii();
+                let kind = [other].escaped();
                 return Err(self.failed(format!("a member of the unknown kind '{kind}'")));
             }
         };

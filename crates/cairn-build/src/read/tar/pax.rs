@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use cairn_base::names::Escaped;
 use cairn_vfs::{Acl, Timestamp, acl};
 
 use super::acl_text::{self, BadList};
@@ -78,7 +79,7 @@ impl Extensions {
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
-        let shown = || key.escape_ascii().to_string();
+        let shown = || key.escaped();
         let number =
             || decimal(value).ok_or_else(|| format!("damaged extended header: {}", shown()));
         let device = || {
@@ -138,7 +139,7 @@ impl Extensions {
 
     fn xattr(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
         let refused = |why: String| {
-            let name = name.escape_ascii();
+            let name = name.escaped();
             Err(format!("attribute {name}: {why}: leave it out of the archive"))
         };
         if name.is_empty() || name.len() > NAME_MAX || name.contains(&0) {

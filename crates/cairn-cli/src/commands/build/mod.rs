@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cairn::partition::TableKind;
 use cairn::{Format, ImageSpec};
+use cairn_base::names::Escaped;
 use cairn_base::options::parse_size as bytes;
 use cairn_base::shell::quoted;
 use cairn_build::{DiskOptions, Error, Free, Options, Shape, Size};
@@ -214,7 +215,7 @@ fn check_order(out: &Path, sources: &[OsString], is_forced: bool) -> Outcome {
     if !out.exists() || !is_new || ImageSpec::parse(image).is_ok_and(|of| of.exists()) {
         return Ok(());
     }
-    let (shown, image) = (image.display(), quoted(image));
+    let (shown, image) = (image.escaped(), quoted(image));
     Err(Failure::usage(format!(
         "{shown}: no such source: the image comes first: cairn build {image} {source}"
     )))
@@ -226,7 +227,7 @@ fn shape(args: &Args, out: &Path) -> Outcome<Shape> {
     match (args.sparse, args.qcow2 || is_named) {
         (true, true) => {
             let why = "is the name of a qcow2 disk, which --sparse is not: give another name";
-            Err(Failure::usage(format!("{}: {why}", out.display())))
+            Err(Failure::usage(format!("{}: {why}", out.escaped())))
         }
         (true, false) => Ok(Shape::AndroidSparse { crc: args.crc }),
         (false, true) => Ok(Shape::Qcow2),
@@ -306,7 +307,7 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Host { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
             Failure::closed_pipe()
         }
-        Error::Host { subject, source } => Failure::host(subject, &source),
+        Error::Host { subject, source } => Failure::host_named(&subject, &source),
         Error::Source { .. } | Error::Member { .. } => {
             Failure::new(Status::Corrupt, error.to_string())
         }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use cairn_vfs::Timestamp;
 use rustix::fs::Timespec;
 
@@ -65,10 +66,8 @@ pub(super) fn tolerable(error: &std::io::Error) -> bool {
 pub(super) fn safe(path: &[u8]) -> Outcome<&Path> {
     let bad = |name: &[u8]| matches!(name, b"." | b"..") || name.contains(&0);
     if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(bad) {
-        let message = format!(
-            "{}: an invalid name: run `cairn check --repair` on the image",
-            path.escape_ascii()
-        );
+        let message =
+            format!("{}: an invalid name: run `cairn check --repair` on the image", path.escaped());
         return Err(Failure::new(Status::Corrupt, message));
     }
     Ok(Path::new(OsStr::from_bytes(path)))

@@ -97,6 +97,9 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
         passed: Passed::default(),
         buffer: vec![0; CHUNK],
     };
+    if let Some(note) = copy.leftovers.note() {
+        copy.progress.note(&format!("warning: {note}"));
+    }
     if copy.progress.is_shown() {
         copy.progress
             .expect(sources.iter().map(|source| volume_bytes(fs, source.as_bytes())).sum());

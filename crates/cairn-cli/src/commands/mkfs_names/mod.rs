@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cairn::{Cause, Format, ImageSpec, MkfsOptions};
+use cairn_base::names::Escaped;
 use cairn_build::{Free, Options, Rules, Shape, Size, Source};
 use cairn_vfs::Timestamp;
 
@@ -104,14 +105,14 @@ fn fill(options: MkfsOptions, tree: OsString, device: &OsStr) -> Outcome {
     let output = PathBuf::from(device);
     let file = std::fs::metadata(&output).ok();
     if file.as_ref().is_some_and(|file| !file.is_file()) {
-        let device = output.display();
+        let device = output.escaped();
         return Err(Failure::usage(format!(
             "{device}: -d fills files only: fill a file, and write it to the device with dd"
         )));
     }
     let there = file.map(|file| file.len()).filter(|len| *len > 0);
     let Some(size) = options.size.or(there) else {
-        let name = output.display();
+        let name = output.escaped();
         return Err(Failure::usage(format!("{name}: does not exist: give a size behind it")));
     };
     if options.block_size.is_some_and(|size| size != 4096) {

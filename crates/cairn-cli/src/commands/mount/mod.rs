@@ -23,6 +23,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cairn::{ImageSpec, OpenOptions};
+use cairn_base::names::Escaped;
 use cairn_base::system_error;
 
 use crate::failure::{Failure, Outcome, Status};
@@ -114,7 +115,7 @@ pub fn run(args: &Args) -> Outcome {
         return super::remount::change(&args.mountpoint, &words.join(",")).map(drop);
     }
     let mut options = MountOptions::parse(&words).map_err(|why| {
-        let image = args.image.image.display();
+        let image = args.image.image.escaped();
         Failure::usage(format!("{image}: {}", why.replace("IMAGE?", &format!("{image}?"))))
     })?;
     options.devices = further_devices(args, &options)?;
@@ -147,7 +148,7 @@ pub fn run(args: &Args) -> Outcome {
         words.retain(|word| !word.starts_with("device="));
         daemon::start(&image, &options.devices, &mountpoint, &words.join(","))?;
         if args.verbose {
-            let line = format!("cairn: {image} mounted on {}", mountpoint.display());
+            let line = format!("cairn: {image} mounted on {}", mountpoint.escaped());
             output::with_stdout(|stdout| writeln!(stdout, "{}", print::harmless(&line)))?;
         }
         Ok(())
@@ -182,7 +183,7 @@ fn look(image: &ImageSpec, options: &MountOptions) -> Outcome {
 }
 
 fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {
-    let failed = |status, why: &str| Failure::new(status, format!("{}: {why}", path.display()));
+    let failed = |status, why: &str| Failure::new(status, format!("{}: {why}", path.escaped()));
     let canonical = std::fs::canonicalize(path).map_err(|error| match error.raw_os_error() {
         Some(107) => {
             failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first")

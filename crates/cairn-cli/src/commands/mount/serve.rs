@@ -84,7 +84,7 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
         output::complain(format_args!("{image}: warning: mounted read-only: {reason}"));
     }
     let fuse = FuseOptions {
-        source: image.to_string(),
+        source: image.to_os_string().to_string_lossy().into_owned(),
         read_only: options.fuse.read_only || unwritable.is_some(),
         ..options.fuse.clone()
     };

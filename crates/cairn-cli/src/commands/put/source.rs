@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
+use cairn_base::names::Escaped;
 use rustix::fs::SeekFrom;
 
 use crate::commands::destination::Place;
@@ -50,7 +51,7 @@ pub(super) fn name_of(source: &Path) -> Outcome<Vec<u8>> {
     }
     let canonical = fs::canonicalize(source).map_err(|error| Failure::host(source, &error))?;
     canonical.file_name().map(|name| name.as_bytes().to_vec()).ok_or_else(|| {
-        Failure::new(Status::Usage, format!("{}: give a new name for it", source.display()))
+        Failure::new(Status::Usage, format!("{}: give a new name for it", source.escaped()))
     })
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use cairn_base::Ino;
+use cairn_base::names::Escaped;
 use cairn_vfs::{Error, FileSystem, IoFlags, SetAttributes, XattrMode};
 
 use super::source::next_data;
@@ -40,7 +41,7 @@ pub(super) fn set_xattr(
 ) -> cairn_vfs::Result<()> {
     match fs.setxattr(ino, name.as_bytes(), value, XattrMode::Set) {
         Err(Error::Unsupported(what)) => {
-            progress.note(&format!("warning: left out attribute {}: {what}", name.display()));
+            progress.note(&format!("warning: left out attribute {}: {what}", name.escaped()));
             Ok(())
         }
         done => done,

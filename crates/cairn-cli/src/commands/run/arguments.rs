@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use cairn_base::names::Escaped;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
@@ -138,7 +139,7 @@ impl Args {
         for path in image.file().into_iter().chain(devices) {
             // What else is wrong with it is found when it is opened.
             if accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS) {
-                let path = path.display();
+                let path = path.escaped();
                 let message = format!("{path}: you may not {verb} the image: {advice}");
                 return Err(Failure::new(Status::NoImage, message));
             }

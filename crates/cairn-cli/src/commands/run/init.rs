@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{self, Command};
 
+use cairn_base::names::Escaped;
 use cairn_base::system_error;
 use cairn_block::typing;
 use nix::sched::{CloneFlags, setns, unshare};
@@ -44,6 +45,7 @@ pub(super) fn run(Inside { args, .. }: &Inside, takes_terminal: bool) -> Outcome
     enter_volume(&link.namespace)?;
     let mut placed = Placed::default();
     let started = parts.place(args, &mut placed);
+    placed.settle();
     let ended = started.and_then(|()| command(&args.command, &mut supervisor, link));
     end_all();
     placed.remove();
@@ -107,7 +109,7 @@ impl Parts {
 
     /// Places everything. Only what was asked for must have its place.
     fn place(&self, args: &Args, placed: &mut Placed) -> Outcome {
-        let image = args.image.image.display();
+        let image = args.image.image.escaped();
         let warn = |path: &str, done: io::Result<()>| {
             if let Err(error) = done {
                 let why = system_error::words(&error);
@@ -136,7 +138,7 @@ impl Parts {
             });
             bound.map_err(|error| {
                 let what =
-                    format!("{image}: {}: nothing can be shown there", bind.target.display());
+                    format!("{image}: {}: nothing can be shown there", bind.target.escaped());
                 Failure::start(&what, &error, "give another path of the image")
             })?;
         }
@@ -198,7 +200,7 @@ fn command(
                 _ => format!("{}: ", system_error::words(&error)),
             };
             let failure =
-                Failure::new(Status::Failed, format!("{}: {why}{advice}", program.display()));
+                Failure::new(Status::Failed, format!("{}: {why}{advice}", program.escaped()));
             output::report(&failure);
             Ok(status)
         }

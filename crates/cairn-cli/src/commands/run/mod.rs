@@ -34,6 +34,7 @@ use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Stdio};
 
+use cairn_base::names::Escaped;
 use cairn_base::system_error;
 use cairn_block::descriptors;
 use nix::sched::{CloneFlags, unshare};
@@ -191,7 +192,7 @@ fn start_server(args: &Args) -> Outcome<Child> {
         Some(Ok(1)) if byte == READY => Ok(server),
         _ => {
             let status = server.wait().map_err(failed)?;
-            let image = args.image.image.display();
+            let image = args.image.image.escaped();
             Err(match status.code() {
                 Some(code) => Failure::told(code),
                 None => Failure::new(
@@ -271,7 +272,7 @@ fn close(supervisor: &mut Supervisor, server: Pid) -> Outcome {
 }
 
 fn killed(args: &Args) -> Failure {
-    let image = args.image.image.display();
+    let image = args.image.image.escaped();
     let why = "the server has ended before the command: what was not synced may be missing: run \
                again, which recovers the volume";
     Failure::new(Status::Io, format!("{image}: {why}"))

@@ -12,10 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use cairn_build::LEFTOVERS;
+use cairn_build::{LEFTOVERS, Made, Touched};
+use cairn_vfs::Timestamp;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, XattrFlags, fstat, mkdirat, openat, readlinkat,
-    removexattr, setxattr, statat, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, XattrFlags, fstat, mkdirat, openat, readlinkat, setxattr,
+    statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
@@ -40,15 +41,17 @@ pub(super) struct Placed {
     /// The mounts, in order. No symbolic link is on the way to them.
     points: Vec<PathBuf>,
     /// Files and directories that were made for them.
-    made: Vec<Made>,
-    /// Their paths, as [`LEFTOVERS`] has them.
-    list: Vec<u8>,
+    made: Vec<Entry>,
+    list: Made,
+    /// The image has the whole list, by which the server removes what was made.
+    is_listed: bool,
 }
 
-struct Made {
+struct Entry {
     above: OwnedFd,
     name: OsString,
     point: Point,
+    is_of_image: bool,
 }
 
 impl Placed {
@@ -84,9 +87,11 @@ impl Placed {
     /// Makes an entry at the end of the way, and goes there.
     fn make(&mut self, way: &mut Way, name: OsString, point: Point) -> io::Result<()> {
         let above = way.end()?.try_clone_to_owned()?;
-        self.list.extend([way.path().join(&name).as_os_str().as_bytes(), b"\0"].concat());
-        // An image without attributes has no list.
-        let _ = setxattr("/", LEFTOVERS, &self.list, XattrFlags::empty());
+        // The image's server knows of no other mount, such as a directory of the host.
+        let is_of_image = fstat(&above)?.st_dev == statat(CWD, "/", AtFlags::empty())?.st_dev;
+        if is_of_image {
+            self.note(way, &above, &name)?;
+        }
         match point {
             Point::Directory => mkdirat(&above, &name, Mode::from(0o755))?,
             Point::File => {
@@ -94,17 +99,47 @@ impl Placed {
                 drop(openat(&above, &name, flags, Mode::from(0o644))?);
             }
         }
-        self.made.push(Made { above, name: name.clone(), point });
+        self.made.push(Entry { above, name: name.clone(), point, is_of_image });
         way.enter(name).map(drop)
     }
 
-    /// Takes all mounts away, and what was made for them.
+    /// Lists what will be made.
+    fn note(&mut self, way: &Way, above: &OwnedFd, name: &OsStr) -> io::Result<()> {
+        self.list.touch(touched(Path::new("/"), CWD, "/")?);
+        self.list.touch(touched(&way.path(), above, ".")?);
+        self.list.add(way.path().join(name).as_os_str().as_bytes());
+        self.store();
+        Ok(())
+    }
+
+    /// Stores the list. An image without attributes has none.
+    fn store(&mut self) {
+        let stored = setxattr("/", LEFTOVERS, &self.list.encode(), XattrFlags::empty());
+        self.is_listed = stored.is_ok();
+    }
+
+    /// Everything is made: what changes from now on is of the command.
+    pub(super) fn settle(&mut self) {
+        if !self.made.iter().any(|entry| entry.is_of_image) {
+            return;
+        }
+        for directory in self.list.touched_mut() {
+            // Times of one that a mount covers stay changed.
+            let path = OsStr::from_bytes(&directory.path);
+            directory.after = touched(Path::new(path), CWD, path).ok().map(|now| now.before[0]);
+        }
+        self.store();
+    }
+
+    /// Takes all mounts away. What was made for them is removed here, or by the server, if it is
+    /// listed.
     pub(super) fn remove(self) {
         for point in self.points.iter().rev() {
             // What is not removed here ends with the namespace.
             let _ = unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
         }
-        for Made { above, name, point } in self.made.iter().rev() {
+        let here = |entry: &&Entry| !(self.is_listed && entry.is_of_image);
+        for Entry { above, name, point, .. } in self.made.iter().rev().filter(here) {
             let _ = match point {
                 Point::Directory => unlinkat(above, name, AtFlags::REMOVEDIR),
                 // The command may have put something in, or something else there.
@@ -119,10 +154,25 @@ impl Placed {
                 },
             };
         }
-        if !self.made.is_empty() {
-            let _ = removexattr("/", LEFTOVERS);
-        }
     }
+}
+
+/// A directory of the image as it is now.
+fn touched(path: &Path, at: impl AsFd, name: impl rustix::path::Arg) -> io::Result<Touched> {
+    let found = statat(at, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let time = |seconds, nanoseconds: u64| Timestamp {
+        seconds,
+        // Less than a second.
+        nanoseconds: nanoseconds as u32,
+    };
+    let mtime = time(found.st_mtime, found.st_mtime_nsec);
+    let ctime = time(found.st_ctime, found.st_ctime_nsec);
+    Ok(Touched {
+        path: path.as_os_str().as_bytes().to_vec(),
+        before: [mtime, ctime],
+        after: None,
+        permissions: found.st_mode & 0o7777,
+    })
 }
 
 /// Makes a symbolic link. Its directory is there.

@@ -110,6 +110,6 @@ fn serve_volume(Inside { args, .. }: &Inside) -> Outcome {
             Leftovers::remove(volume);
             leave_host().map_err(|error| failed(&error))
         },
-        before_close: Leftovers::remove,
+        before_close: Leftovers::remove_own,
     })
 }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn::Volume;
+use cairn_base::names::Escaped;
 use cairn_base::nearest::did_you_mean;
 use clap::{CommandFactory, Parser};
 
@@ -114,7 +115,7 @@ impl Shell<'_> {
                     for line in failure.lines().filter(|line| !line.is_told()) {
                         complain(format_args!(
                             "{}: line {number}: {line}",
-                            self.args.image.image.display()
+                            self.args.image.image.escaped()
                         ));
                     }
                     first = first.or(Some(failure.status));
@@ -157,7 +158,7 @@ impl Shell<'_> {
         if self.args.read_only && command.access() == Access::Write {
             return Err(Failure::usage(format!(
                 "{}: this changes the volume: leave out -r",
-                name.display()
+                name.escaped()
             )));
         }
         check_access(self.volume, command.access())?;

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use cairn_base::names::Escaped;
 use cairn_build::{
     CompareOptions, Leftovers, Limits, PathTest, Rules, Source, Tree, assemble, is_layout,
     settle_times,
@@ -187,7 +188,7 @@ fn check_directories(args: &Args) -> Outcome {
     };
     match args.sources.iter().find(alone).filter(|_| !args.keep) {
         Some(name) => {
-            let name = name.display();
+            let name = name.escaped();
             Err(Failure::usage(format!(
                 "{name}: would be all that the image has: give {name}/ for what is in it, or add \
                  --keep"

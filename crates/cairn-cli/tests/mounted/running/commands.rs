@@ -34,6 +34,27 @@ fn a_command_sees_the_image_and_little_else() {
     }
 }
 
+/// Mount points are made on the image, and gone afterwards, and so is that they were.
+#[test]
+fn a_command_that_changes_nothing_changes_no_times() {
+    for format in FORMATS {
+        let root = Root::new(format);
+        let said = root.script(
+            r#"
+            stamps() { ./cairn stat -c '%y %z' image $1; }
+            for at in / /etc; do stamps $at; done >device/before
+            run image -- sh -c 'test -e /proc/1'; run image -- ls /dev >device/out
+            for at in / /etc; do stamps $at; done | cmp - device/before
+            ./cairn ls image /
+            run image -- sh -c 'echo x >/etc/x'
+            test "$(stamps /)" = "$(head -n 1 device/before)" || echo "/ has changed"
+            test "$(stamps /etc)" != "$(tail -n 1 device/before)" || echo "/etc has not changed""#,
+        );
+        assert_eq!(lines(&said).replace("\nlost+found", ""), "bin\netc\nhome", "{format}");
+        root.assert_clean();
+    }
+}
+
 #[test]
 fn the_status_is_that_of_the_command() {
     let root = Root::new(FORMATS[0]);

@@ -119,3 +119,45 @@ fn a_killed_server_is_said_and_recovered() {
     assert_eq!(lines(&said), expected);
     root.assert_clean();
 }
+
+/// What reads the image afterwards sees what the command has synced, and nothing that the run has
+/// made for itself. It changes neither the image nor anything else.
+#[test]
+fn copies_of_an_image_whose_server_was_killed_are_whole() {
+    for format in FORMATS {
+        let root = Root::new(format);
+        let said = root.script(
+            r#"
+            outside() { find . -mindepth 1 ! -path './device*' ! -name image -printf '%p %i %s %T@\n'; }
+            outside | sort >device/outside; before=$(cat /proc/self/mountinfo | wc -l)
+            mkfifo device/ready; chmod 666 device/ready
+            setpriv --reuid=65534 --regid=65534 --clear-groups -- \
+                ./cairn run --bind device/ready:/bound/ready image -- sh -c '
+                echo synced >/synced; sync /synced; sync /; echo >/bound/ready
+                while :; do :; done' \
+                2>device/said & run=$!
+            read -r line <device/ready
+            for server in $(pgrep -P $run); do
+                ps -o args= $server | grep -q '^cairn run-stage serve' && kill -KILL $server
+            done
+            wait $run || echo "$?"
+            outside | sort | cmp - device/outside
+            test $before = $(cat /proc/self/mountinfo | wc -l) || echo "mounts are left"
+            as_user ./cairn ls image / | grep -x -e proc -e bound
+            sum=$(cksum <image); mkdir -m 777 device/out
+            as_user ./cairn build device/out/copy image 2>device/said
+            grep -c 'left out what a killed run has made' device/said
+            as_user ./cairn cat device/out/copy /synced; as_user ./cairn ls device/out/copy /
+            as_user ./cairn export image -o device/out/tar 2>device/said
+            tar -tf device/out/tar | grep -e ^proc -e ^bound -e ^synced -e resolv
+            as_user ./cairn diff image device/out/tar 2>device/said
+            as_user ./cairn check image >device/out/checked 2>&1 || echo "check: $?"
+            test "$sum" = "$(cksum <image)" || echo "the image was changed"
+            run image -- cat /synced
+            as_user ./cairn ls image / | grep -x -e proc -e bound -e synced"#,
+        );
+        let expected = "7\nbound\nproc\n1\nsynced\nbin\netc\nhome\nsynced\nsynced\nsynced\nsynced";
+        assert_eq!(lines(&said).replace("\nlost+found", ""), expected, "{format}");
+        root.assert_clean();
+    }
+}

@@ -29,6 +29,7 @@ use crate::info;
 use crate::journal_area::journal_area;
 use crate::mkfs::journal as new_journal;
 use crate::probe;
+use crate::redo;
 use crate::tune::journal::restore as restore_journal;
 
 /// Bytes of buffers for the replay.
@@ -44,6 +45,7 @@ pub(super) fn replay(
     scope: Scope,
     steps: &mut Steps,
 ) -> Result<Vec<Finding>> {
+    redo::finish(&**device)?;
     let found = match probe::probe(&**device) {
         Ok(Some(found)) if found.backup.is_none() => found.superblock,
         Err(error @ Error::Device(_)) => return Err(error),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use cairn_base::Pba;
+use cairn_base::names::Escaped;
 use cairn_vfs::new_tree::{Node, Source};
 use cairn_vfs::{Acl, FileKind};
 
@@ -75,7 +76,7 @@ pub(super) fn try_place(
 }
 
 fn refuse(source: &dyn Source, id: u32, name: &[u8], why: &str) -> PopulateError {
-    PopulateError::node(source.path(id), format!("attribute {}: {why}", name.escape_ascii()))
+    PopulateError::node(source.path(id), format!("attribute {}: {why}", name.escaped()))
 }
 
 /// The stored form of an attribute; none for an access list that only repeats the permissions.

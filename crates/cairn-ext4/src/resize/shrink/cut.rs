@@ -17,24 +17,37 @@ use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
 use crate::groups::GroupTable;
 use crate::groups::zones::pad;
-use crate::offline::{Blocks, Offline};
+use crate::offline::{Blocks, Offline, Switch, UNCHANGED};
 use crate::resize::descriptors::Descriptors;
 use crate::resize::reserved;
 
-/// Ends the volume as planned. Nothing of a file is behind the end any more.
+/// Ends the volume as planned. Nothing of a file is behind the end any more. `None` if the volume
+/// has no journal, and no room for a record of the change: it is as it was.
 ///
 /// # Errors
 /// The volume is damaged, or the device failed.
-pub(super) fn cut(mut volume: Offline, plan: &Plan) -> Result<Offline> {
-    let new = plan.layout;
+pub(super) fn cut(mut volume: Offline, plan: &Plan) -> Result<Option<Offline>> {
     let groups = volume.groups()?;
+    let mut superblock = plan.superblock.clone();
+    let taken = backup(&volume.layout, &plan.layout, &groups)?;
+    if let Some((group, _)) = taken {
+        let lost = superblock.raw.s_backup_bgs.iter_mut().find(|group| group.get() == 0);
+        lost.into_iter().for_each(|place| *place = U32::new(group));
+    }
+    let new = Layout::new(&superblock, u64::MAX)?;
     let mut descriptors = Descriptors::read(&volume, &new)?;
-    let mut changes = Blocks::new();
+    // What a session without a journal has changed.
+    let dirty = volume.buffers.dirty();
+    let mut changes: Blocks =
+        dirty.iter().map(|buffer| (buffer.pba(), buffer.image().to_vec())).collect();
     let mut freed = freed(&volume.layout, &new, &groups);
     // Its bitmap ends earlier.
     freed.entry(new.groups - 1).or_default();
+    freed
+        .extend(taken.filter(|taken| !freed.contains_key(&taken.0)).map(|taken| (taken.0, vec![])));
     for (group, runs) in &freed {
-        let desc = shortened(&new, &groups, *group, runs, &mut changes)?;
+        let taken = taken.filter(|taken| taken.0 == *group).map_or(0, |taken| taken.1);
+        let desc = shortened(&new, &groups, *group, (runs, taken), &mut changes)?;
         descriptors.put(*group, &desc);
     }
     let (mut free_blocks, mut free_inodes) = (0, 0);
@@ -45,16 +58,48 @@ pub(super) fn cut(mut volume: Offline, plan: &Plan) -> Result<Offline> {
     }
     reserved::change(&volume, &new, &mut changes)?;
     descriptors.add_to(&mut changes);
-    let mut superblock = plan.superblock.clone();
     superblock.set_free_blocks(free_blocks);
     superblock.raw.s_free_inodes_count = U32::new(free_inodes);
     superblock.raw.s_jnl_blocks = volume.superblock.raw.s_jnl_blocks;
     superblock.raw.s_journal_inum = volume.superblock.raw.s_journal_inum;
     superblock.raw.s_jnl_backup_type = volume.superblock.raw.s_jnl_backup_type;
-    volume.commit(changes, superblock.clone())?;
+    if let Some((group, _)) = taken {
+        // Its blocks are free until the change.
+        descriptors.write_backups(&volume, &superblock, group..group + 1)?;
+    }
+    if volume.journal.is_some() {
+        volume.commit(changes, superblock.clone())?;
+    } else {
+        let switch = Switch::prepare(&volume, superblock.clone(), changes)?;
+        if !switch.is_recorded() {
+            return Ok(None);
+        }
+        switch.make(&mut volume, UNCHANGED)?;
+    }
     descriptors.write_backups(&volume, &superblock, 1..new.groups)?;
     volume.device.flush()?;
-    volume.reopen()
+    volume.reopen().map(Some)
+}
+
+/// A group for the backup that goes (sparse_super2), and its blocks for it: the last one but the
+/// first two where these are free. Without one the volume has a backup less.
+fn backup(old: &Layout, new: &Layout, groups: &GroupTable) -> Result<Option<(u32, u32)>> {
+    if old.backup_groups == new.backup_groups {
+        return Ok(None);
+    }
+    for group in (2..new.groups).rev().filter(|group| !new.backups(*group)) {
+        let mut with = *new;
+        with.backup_groups = [group, group];
+        let needed = with.base_metadata(group);
+        let state = groups.group(group).lock();
+        let bits = groups.block_bitmap(group, &state)?;
+        if needed <= new.group_blocks(group)
+            && bitmap::next_set(&bits, 0, as_index(needed)).is_none()
+        {
+            return Ok(Some((group, needed)));
+        }
+    }
+    Ok(None)
 }
 
 /// Runs of blocks in the groups that stay that belonged to groups that go.
@@ -83,12 +128,13 @@ fn freed(old: &Layout, new: &Layout, groups: &GroupTable) -> BTreeMap<u32, Vec<(
     freed
 }
 
-/// The descriptor of a group whose bitmap changes.
+/// The descriptor of a group whose bitmap changes: some runs become free, and so many blocks at its
+/// start in use.
 fn shortened(
     new: &Layout,
     groups: &GroupTable,
     group: u32,
-    freed: &[(u32, u32)],
+    (freed, taken): (&[(u32, u32)], u32),
     changes: &mut Blocks,
 ) -> Result<GroupDesc> {
     let state = groups.group(group).lock();
@@ -97,6 +143,7 @@ fn shortened(
     for (bit, len) in freed {
         bitmap::clear_range(&mut bits, as_index(*bit), as_index(*len));
     }
+    bitmap::set_range(&mut bits, 0, as_index(taken));
     let blocks = new.group_blocks(group);
     pad(&mut bits, new.group_clusters(group));
     let used = bitmap::count_set(&bits, 0, as_index(blocks));

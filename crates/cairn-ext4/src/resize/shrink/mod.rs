@@ -3,9 +3,12 @@
 //! Everything moves in transactions of the journal, each of which leaves a whole volume: first
 //! inodes of the groups that go, with the entries that name them; then blocks of files, of their
 //! maps and of their attributes. The cut is one transaction. After a crash the volume is whole, and
-//! the next try goes on. Structures of the groups that go may lie before the end (flex_bg), and are
-//! free only after the cut: a volume may shrink in several steps. If the journal itself lies behind
-//! the new end, it is made anew before it, as by a change of its size ([`crate::tune`]).
+//! the next try goes on. Without a journal, all of it is made in memory, where data is copied into
+//! free blocks alone, and written as one change ([`crate::offline::Switch`]).
+//!
+//! Structures of the groups that go may lie before the end (flex_bg), and are free only after the
+//! cut: a volume may shrink in several steps. If the journal itself lies behind the new end, it is
+//! made anew before it, as by a change of its size ([`crate::tune`]).
 
 mod blocks;
 mod cut;
@@ -33,14 +36,31 @@ pub(super) use plan::{Plan, least};
 pub(super) fn shrink(mut volume: Offline, blocks: u64) -> Result<Offline> {
     // Before anything is written.
     Plan::new(&volume, blocks)?;
+    let mut wanted = blocks;
     while volume.layout.blocks_count > blocks {
+        let present = volume.layout.blocks_count;
         // Structures of groups that go make room for the next step.
-        let step = plan::step(&volume, blocks)?;
-        if step >= volume.layout.blocks_count {
+        let step = plan::step(&volume, wanted)?;
+        if step >= present {
             return Err(no_room());
         }
         let plan = Plan::of(&volume, step)?;
-        volume = shrink_by_step(volume, &plan)?;
+        let (device, runtime) = (volume.device.clone(), volume.runtime.clone());
+        volume = match shrink_by_step(volume, &plan)? {
+            Some(volume) => {
+                wanted = blocks;
+                volume
+            }
+            // A smaller step changes less.
+            None => {
+                let volume = Offline::open(device, runtime)?;
+                wanted = present.midpoint(step);
+                if wanted == step {
+                    return Err(no_room());
+                }
+                volume
+            }
+        };
     }
     Ok(volume)
 }
@@ -51,7 +71,8 @@ fn no_room() -> Error {
     )
 }
 
-fn shrink_by_step(mut volume: Offline, plan: &Plan) -> Result<Offline> {
+/// `None` if there is no room for a record of the step, which a volume without a journal needs.
+fn shrink_by_step(mut volume: Offline, plan: &Plan) -> Result<Option<Offline>> {
     let end = Pba(plan.layout.blocks_count);
     let lies_behind =
         |(_, start, len): &(_, Pba, u64)| start.get().saturating_add(*len) > end.get();

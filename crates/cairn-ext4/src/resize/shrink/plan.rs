@@ -1,14 +1,13 @@
 //! [`Plan`]: what a volume will be, and whether that is possible.
 
 use cairn_base::options::written_size;
-use zerocopy::little_endian::U16;
+use zerocopy::little_endian::{U16, U32};
 
 use crate::error::{Error, Result};
 use crate::format::features::{Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::groups::GroupTable;
-use crate::mkfs::journal;
 use crate::offline::Offline;
 use crate::resize::geometry::{LEAST_LAST_GROUP, set_counts};
 
@@ -32,7 +31,6 @@ impl Plan {
     /// # Errors
     /// The volume cannot become as small, or not at all.
     pub(in crate::resize) fn new(volume: &Offline, blocks: u64) -> Result<Self> {
-        check_kind(volume)?;
         let groups = volume.groups()?;
         let least = least_blocks(volume, &groups, false);
         let too_small = || {
@@ -70,33 +68,6 @@ impl Plan {
         (0..self.layout.groups)
             .all(|group| metadata_end(&volume.layout, groups, group) <= self.layout.blocks_count)
     }
-}
-
-fn check_kind(volume: &Offline) -> Result<()> {
-    let features = volume.layout.features;
-    if volume.journal.is_none() {
-        let why = "a volume without a journal is not made smaller, because a crash would damage it";
-        let layout = &volume.layout;
-        return match journal::blocks(layout.blocks_count, layout.block_size, None) {
-            Ok(_) => refuse(format!("{why}: add a journal first")),
-            Err(_) => refuse(format!(
-                "{why}, and this one is too small for a journal: make a smaller volume with the \
-                 same files"
-            )),
-        };
-    }
-    for (is_set, name, why) in [
-        (features.incompat(Incompat::META_BG), "meta_bg", "descriptors of groups that stay"),
-        (features.compat(Compat::SPARSE_SUPER2), "sparse_super2", "the only backup"),
-    ] {
-        if is_set {
-            return refuse(format!(
-                "a volume with the feature {name} is not made smaller in place, because {why} may \
-                 lie in groups that go: make a smaller volume with the same files"
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Blocks of a group's structures.
@@ -161,9 +132,8 @@ fn structures_behind(layout: &Layout, groups: &GroupTable, group: u32, end: u64)
 /// Blocks of the smallest volume that this one can become.
 ///
 /// # Errors
-/// The volume is not made smaller in place.
+/// The volume is damaged.
 pub(in crate::resize) fn least(volume: &Offline) -> Result<u64> {
-    check_kind(volume)?;
     Ok(least_blocks(volume, &volume.groups()?, false))
 }
 
@@ -189,10 +159,20 @@ fn smaller(superblock: &Superblock, old: &Layout, blocks: u64) -> Superblock {
     let raw = &mut superblock.raw;
     // Blocks of descriptors become reserved ones, as far as the inode of these has place. The
     // others are free after the cut.
-    let removed = old.descriptor_blocks() - groups.div_ceil(old.descs_per_block());
+    let descriptors = groups.div_ceil(old.descs_per_block());
+    let removed = old.descriptor_blocks() - descriptors;
     if removed > 0 && old.features.compat(Compat::RESIZE_INODE) {
         let reserved = (old.reserved_gdt_blocks + removed).min(old.block_size / 4);
         raw.s_reserved_gdt_blocks = U16::new(u16::try_from(reserved).unwrap_or(u16::MAX));
+    }
+    if old.features.incompat(Incompat::META_BG) {
+        raw.s_first_meta_bg = U32::new(old.first_meta_bg.min(descriptors));
+    }
+    if old.features.compat(Compat::SPARSE_SUPER2) {
+        raw.s_backup_bgs = old
+            .backup_groups
+            .map(|group| U32::new(group))
+            .map(|group| if group.get() < groups { group } else { U32::new(0) });
     }
     superblock
 }

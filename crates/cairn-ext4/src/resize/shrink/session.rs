@@ -33,12 +33,13 @@ pub(super) struct Session {
     pub(super) end: Pba,
     /// Inodes of the smaller volume.
     pub(super) inodes: u32,
-    journal: Arc<Journal>,
+    /// `None`: changes stay in memory, and what is freed is not allocated.
+    journal: Option<Arc<Journal>>,
     txn: Txn,
 }
 
 impl Session {
-    /// Begins: from now on the volume needs recovery.
+    /// Begins. With a journal the volume needs recovery from now on.
     ///
     /// # Errors
     /// The volume is damaged, or the device failed.
@@ -48,9 +49,14 @@ impl Session {
         let space = Space::new(groups.clone(), layout.clone(), volume.runtime.clone());
         let end = Pba(plan.layout.blocks_count);
         space.close_from(end)?;
-        volume.claim_log(u64::MAX)?;
-        let journal = volume.start_journal()?;
-        let txn = Txn::Journaled(journal.clone());
+        let (journal, txn) = if volume.journal.is_some() {
+            volume.claim_log(u64::MAX)?;
+            let journal = volume.start_journal()?;
+            (Some(journal.clone()), Txn::Journaled(journal))
+        } else {
+            space.keep_freed();
+            (None, Txn::Direct(volume.buffers.clone()))
+        };
         Ok(Self {
             credits: Credits::for_layout(&layout),
             hash: hash_settings(&volume.superblock),
@@ -65,12 +71,13 @@ impl Session {
         })
     }
 
-    /// Ends: the volume is clean.
+    /// Ends: the volume is clean. Without a journal its buffers hold what has changed.
     ///
     /// # Errors
     /// The journal was aborted, or the device failed.
     pub(super) fn close(self) -> Result<Offline> {
         let Self { mut volume, groups, journal, .. } = self;
+        let Some(journal) = journal else { return Ok(volume) };
         volume.stop_journal(&journal)?;
         let mut superblock = volume.dated();
         superblock.set_free_blocks(groups.free_blocks_total());
@@ -177,8 +184,10 @@ impl Session {
     /// There is no room.
     pub(super) fn allocate(&self, goal: Pba, want: u32) -> Result<Allocation> {
         match self.space.allocate_for(goal, want, Class::Mapping) {
-            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.space.pending_free() > 0 => {
-                self.journal.force_commit()?;
+            Err(Error::Vfs(cairn_vfs::Error::NoSpace))
+                if self.journal.is_some() && self.space.pending_free() > 0 =>
+            {
+                self.commit()?;
                 self.space.allocate_for(goal, want, Class::Mapping)
             }
             other => other,
@@ -190,7 +199,10 @@ impl Session {
     /// # Errors
     /// The journal was aborted.
     pub(super) fn commit(&self) -> Result<()> {
-        Ok(self.journal.force_commit()?)
+        match &self.journal {
+            Some(journal) => Ok(journal.force_commit()?),
+            None => Ok(()),
+        }
     }
 }
 

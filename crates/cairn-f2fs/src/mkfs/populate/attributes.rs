@@ -1,5 +1,6 @@
 //! The extended attributes of a node in their stored form.
 
+use cairn_base::names::Escaped;
 use cairn_vfs::new_tree::{Node, Source, TreeError};
 use cairn_vfs::{Acl, FileKind, acl};
 
@@ -21,7 +22,7 @@ pub(super) fn attributes(
     let mut list: Vec<Xattr> = Vec::with_capacity(node.xattrs.len());
     for (name, value) in &node.xattrs {
         let refuse = |why: &str| {
-            let why = format!("attribute {}: {why}", name.escape_ascii());
+            let why = format!("attribute {}: {why}", name.escaped());
             TreeError::node(source.path(id), why)
         };
         let stored = stored(node.kind.file_kind(), name, value).map_err(|why| refuse(&why))?;
