@@ -6,13 +6,17 @@
 //! one shell, in a directory of their own: once as this user and, if that is root, once as an
 //! ordinary one, who sees the same.
 
-use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cairn_testkit::judge;
 use cairn_testkit::place::Place;
+
+#[path = "../as_user/mod.rs"]
+mod as_user;
+
+use as_user::{Reachable, USER};
 
 /// What no command prints.
 const MARK: char = '\u{1e}';
@@ -65,49 +69,24 @@ fn parse(path: PathBuf) -> Page {
     page
 }
 
-/// `nobody`, everywhere.
-const USER: u32 = 65534;
-/// Runs a command as `nobody`, who may mount as ordinary users may on most machines. The first word
-/// is a directory for a device.
-const AS_USER: [&str; 3] = [
-    "sh",
-    "-c",
-    "set -e; device=$0; if [ -n \"$CAIRN_MAY_MOUNT\" ]; then mount -t tmpfs -o mode=755 t \"$device\"; \
-     mknod \"$device/fuse\" c 10 229; chmod 666 \"$device/fuse\"; \
-     mount --bind \"$device/fuse\" /dev/fuse; fi; \
-     exec setpriv --reuid=65534 --regid=65534 --clear-groups -- \"$@\"",
-];
 /// Runs a command in a mount namespace of its own.
 const APART: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
 
 /// What these pages show and their commands do not print, with this program.
 pub fn mistakes<'p>(pages: impl IntoIterator<Item = &'p Page>, program: &Path) -> Vec<String> {
-    // An ordinary user may not be able to reach where cargo builds.
-    let place = Place::new();
-    let is_root = judge::is_root();
-    let program = if is_root {
-        set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-        judge::copy_program(program, &place.path().join("cairn"));
-        place.path().join("cairn")
-    } else {
-        program.to_owned()
-    };
-    let device = place.path().join("device");
-    std::fs::create_dir(&device).unwrap();
+    let reachable = Reachable::copy(program);
     let mut failed = Vec::new();
     for page in pages {
-        let apart: &[&str] = if page.mounts { &APART } else { &[] };
         let mut run = |who: &str, below: &[&str], user: Option<u32>| {
             let work = Place::new();
             chown(work.path(), user, user).unwrap();
-            for difference in differences(page, &program, below, work.path()) {
+            for difference in differences(page, &reachable.program, below, work.path()) {
                 failed.push(format!("{} {who}: {difference}", page.path.display()));
             }
         };
-        run("", apart, None);
-        if is_root {
-            let below = [apart, &AS_USER, &[device.to_str().unwrap()]].concat();
-            run("as an ordinary user", &below, Some(USER));
+        run("", if page.mounts { &APART } else { &[] }, None);
+        if judge::is_root() {
+            run("as an ordinary user", &reachable.words(page.mounts), Some(USER));
         }
     }
     failed
@@ -130,7 +109,6 @@ fn differences(page: &Page, program: &Path, below: &[&str], work: &Path) -> Vec<
         .args(&words[1..])
         .current_dir(work)
         .env("PATH", path.join(":"))
-        .env("CAIRN_MAY_MOUNT", if page.mounts { "1" } else { "" })
         .env("LC_ALL", "C.UTF-8")
         .env("TZ", "UTC")
         .env_remove("SOURCE_DATE_EPOCH")
