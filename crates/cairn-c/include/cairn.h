@@ -3,14 +3,15 @@
  * Made from the Rust sources by `make header`: change those.
  *
  * Results. A call that returns int gives 0, or an errno as a negative number; one that returns
- *int64_t gives a count or a position, or a negative errno. cairn_last_error() then says in words
- *what happened and what to do. A call that takes a handle or a string refuses NULL with -EINVAL.
+ * int64_t gives a count or a position, or a negative errno. cairn_last_error() then says in words
+ * what happened and what to do. A call that takes a handle or a string refuses NULL with -EINVAL.
  *
  * Paths begin at the volume's root, with or without a slash. Symbolic links lead to files of the
- *volume, never to those of the system. Permissions are not checked.
+ * volume, never to those of the system. Permissions are not checked. An empty path is -ENOENT, a
+ * name of more than 255 bytes -ENAMETOOLONG; a path may be longer than PATH_MAX.
  *
  * Threads. Any number of threads may use a volume and its files at once, except that a handle is
- *closed once, by the last thread that uses it.
+ * closed once, by the last thread that uses it.
  *
  * What was written is durable after cairn_file_sync(), cairn_sync() or cairn_close().
  */

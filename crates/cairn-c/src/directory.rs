@@ -45,9 +45,9 @@ pub extern "C" fn cairn_dir_open(
     directory: Option<&mut MaybeUninit<Option<Box<Directory>>>>,
 ) -> c_int {
     enter(stops(volume), || {
-        let out = place(directory)?;
+        let out = place("directory", directory)?;
         out.write(None);
-        let (volume, path) = (given(volume)?, path.get()?);
+        let (volume, path) = (given(volume)?, path.get("path")?);
         let entries = volume.open.read_dir(path).map_err(Failure::at(path))?;
         let entries = Mutex::new(Rank::Position, entries);
         let (volume, path) = (volume.open.clone(), path.to_vec());
@@ -68,7 +68,7 @@ pub extern "C" fn cairn_dir_next(
     let status = enter(filesystem, || {
         let missing = || Failure::invalid("the directory is NULL: open one with cairn_dir_open()");
         let directory = directory.ok_or_else(missing)?;
-        let out = place(entry)?;
+        let out = place("entry", entry)?;
         if let Some(next) = directory.entries.lock().next() {
             let next = next.map_err(Failure::at(&directory.path))?;
             let mut name = [0; 256];

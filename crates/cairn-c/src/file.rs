@@ -79,9 +79,9 @@ pub extern "C" fn cairn_file_open(
     file: Option<&mut MaybeUninit<Option<Box<File>>>>,
 ) -> c_int {
     enter(stops(volume), || {
-        let out = place(file)?;
+        let out = place("file", file)?;
         out.write(None);
-        let (volume, path) = (given(volume)?, path.get()?);
+        let (volume, path) = (given(volume)?, path.get("path")?);
         let open = options(flags, mode)?.open(&volume.open, path).map_err(Failure::at(path))?;
         let (volume, path) = (volume.open.clone(), path.to_vec());
         out.write(Some(Box::new(File { open, volume, path })));
@@ -107,7 +107,7 @@ pub extern "C" fn cairn_file_close(file: Option<Box<File>>) -> c_int {
 pub extern "C" fn cairn_file_read(file: Option<&File>, buffer: Buffer, len: usize) -> i64 {
     let mut buffer = buffer;
     count(behind(file), || {
-        let (file, buffer) = (self::file(file)?, buffer.get(len)?);
+        let (file, buffer) = (self::file(file)?, buffer.get("buffer", len)?);
         Ok(file.call(|mut open| open.read(buffer))? as u64)
     })
 }
@@ -122,7 +122,7 @@ pub extern "C" fn cairn_file_pread(
 ) -> i64 {
     let mut buffer = buffer;
     count(behind(file), || {
-        let (file, buffer) = (self::file(file)?, buffer.get(len)?);
+        let (file, buffer) = (self::file(file)?, buffer.get("buffer", len)?);
         Ok(file.call(|open| open.read_at(buffer, offset))? as u64)
     })
 }
@@ -132,7 +132,7 @@ pub extern "C" fn cairn_file_pread(
 #[no_mangle]
 pub extern "C" fn cairn_file_write(file: Option<&File>, data: Bytes, len: usize) -> i64 {
     count(behind(file), || {
-        let (file, data) = (self::file(file)?, data.get(len)?);
+        let (file, data) = (self::file(file)?, data.get("data", len)?);
         Ok(file.call(|mut open| open.write(data))? as u64)
     })
 }
@@ -146,7 +146,7 @@ pub extern "C" fn cairn_file_pwrite(
     offset: u64,
 ) -> i64 {
     count(behind(file), || {
-        let (file, data) = (self::file(file)?, data.get(len)?);
+        let (file, data) = (self::file(file)?, data.get("data", len)?);
         Ok(file.call(|open| open.write_at(data, offset))? as u64)
     })
 }
@@ -206,7 +206,7 @@ pub extern "C" fn cairn_file_stat(
 ) -> c_int {
     enter(behind(file), || {
         let found = self::file(file)?.call(cairn::fs::File::metadata)?;
-        place(metadata)?.write(Metadata::from(&found));
+        place("metadata", metadata)?.write(Metadata::from(&found));
         Ok(())
     })
 }

@@ -20,8 +20,22 @@ fn at(
     call: impl FnOnce(&cairn::Volume, &[u8]) -> std::io::Result<()>,
 ) -> c_int {
     enter(stops(volume), || {
-        let path = path.get()?;
+        let path = path.get("path")?;
         call(&given(volume)?.open, path).map_err(Failure::at(path))
+    })
+}
+
+fn tell(
+    volume: Option<&Volume>,
+    path: &Text,
+    metadata: Option<&mut MaybeUninit<Metadata>>,
+    call: impl FnOnce(&cairn::Volume, &[u8]) -> std::io::Result<cairn::fs::Metadata>,
+) -> c_int {
+    enter(stops(volume), || {
+        let (path, out) = (path.get("path")?, place("metadata", metadata)?);
+        let found = call(&given(volume)?.open, path).map_err(Failure::at(path))?;
+        out.write(Metadata::from(&found));
+        Ok(())
     })
 }
 
@@ -32,11 +46,7 @@ pub extern "C" fn cairn_stat(
     path: Text,
     metadata: Option<&mut MaybeUninit<Metadata>>,
 ) -> c_int {
-    at(volume, &path, |volume, path| {
-        let out = place(metadata).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        out.write(Metadata::from(&volume.metadata(path)?));
-        Ok(())
-    })
+    tell(volume, &path, metadata, |volume, path| volume.metadata(path))
 }
 
 /// As cairn_stat(), of a symbolic link itself.
@@ -46,11 +56,7 @@ pub extern "C" fn cairn_lstat(
     path: Text,
     metadata: Option<&mut MaybeUninit<Metadata>>,
 ) -> c_int {
-    at(volume, &path, |volume, path| {
-        let out = place(metadata).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        out.write(Metadata::from(&volume.symlink_metadata(path)?));
-        Ok(())
-    })
+    tell(volume, &path, metadata, |volume, path| volume.symlink_metadata(path))
 }
 
 /// The target of a symbolic link: its bytes, without a NUL. Gives its length, which is larger than
@@ -64,9 +70,9 @@ pub extern "C" fn cairn_readlink(
 ) -> i64 {
     let mut buffer = buffer;
     count(stops(volume), || {
-        let path = path.get()?;
+        let path = path.get("path")?;
         let target = given(volume)?.open.read_link(path).map_err(Failure::at(path))?;
-        fill(buffer.get(len)?, &target);
+        fill(buffer.get("buffer", len)?, &target);
         Ok(target.len() as u64)
     })
 }
@@ -80,7 +86,7 @@ pub(crate) fn fill(to: &mut [u8], from: &[u8]) {
 #[no_mangle]
 pub extern "C" fn cairn_symlink(volume: Option<&Volume>, target: Text, path: Text) -> c_int {
     enter(stops(volume), || {
-        let (target, path) = (target.get()?, path.get()?);
+        let (target, path) = (target.get("target")?, path.get("path")?);
         given(volume)?.open.symlink(target, path).map_err(Failure::at(path))
     })
 }
@@ -136,7 +142,7 @@ pub extern "C" fn cairn_rmdir(volume: Option<&Volume>, path: Text) -> c_int {
 #[no_mangle]
 pub extern "C" fn cairn_rename(volume: Option<&Volume>, from: Text, to: Text) -> c_int {
     enter(stops(volume), || {
-        let (from, to) = (from.get()?, to.get()?);
+        let (from, to) = (from.get("from")?, to.get("to")?);
         given(volume)?.open.rename(from, to).map_err(Failure::between(from, to))
     })
 }
@@ -145,7 +151,7 @@ pub extern "C" fn cairn_rename(volume: Option<&Volume>, from: Text, to: Text) ->
 #[no_mangle]
 pub extern "C" fn cairn_link(volume: Option<&Volume>, original: Text, path: Text) -> c_int {
     enter(stops(volume), || {
-        let (original, path) = (original.get()?, path.get()?);
+        let (original, path) = (original.get("original")?, path.get("path")?);
         let linked = given(volume)?.open.hard_link(original, path);
         linked.map_err(Failure::between(original, path))
     })

@@ -16,9 +16,9 @@ use crate::failure::Failure;
 pub struct Text(*const c_char);
 
 impl Text {
-    /// Its bytes.
-    pub(crate) fn get(&self) -> Result<&[u8], Failure> {
-        self.find().ok_or_else(|| Failure::invalid("a string is NULL: give one"))
+    /// Its bytes. Errors name the argument.
+    pub(crate) fn get(&self, what: &str) -> Result<&[u8], Failure> {
+        self.find().ok_or_else(|| Failure::invalid(format!("{what} is NULL: give a string")))
     }
 
     /// Its bytes, unless it is NULL.
@@ -38,11 +38,11 @@ pub struct Bytes(*const c_void);
 
 impl Bytes {
     /// The first `len` bytes.
-    pub(crate) fn get(&self, len: usize) -> Result<&[u8], Failure> {
+    pub(crate) fn get(&self, what: &str, len: usize) -> Result<&[u8], Failure> {
         if len == 0 {
             return Ok(&[]);
         }
-        check(self.0, len)?;
+        check(what, self.0, len)?;
         // SAFETY: it is not NULL, `len` is at most `isize::MAX`, and the caller passes that many
         // initialised bytes, which do not change during the call.
         Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), len) })
@@ -55,11 +55,11 @@ pub struct Buffer(*mut c_void);
 
 impl Buffer {
     /// The first `len` bytes. What nobody writes there stays as C has it.
-    pub(crate) fn get(&mut self, len: usize) -> Result<&mut [u8], Failure> {
+    pub(crate) fn get(&mut self, what: &str, len: usize) -> Result<&mut [u8], Failure> {
         if len == 0 {
             return Ok(&mut []);
         }
-        check(self.0, len)?;
+        check(what, self.0, len)?;
         // SAFETY: it is not NULL, `len` is at most `isize::MAX`, and the caller passes that many
         // bytes, which nobody else uses during the call. They come from outside of Rust: bytes that
         // C has not initialised are bytes of any value here, and every value is one of `u8`.
@@ -67,9 +67,9 @@ impl Buffer {
     }
 }
 
-fn check(start: *const c_void, len: usize) -> Result<(), Failure> {
+fn check(what: &str, start: *const c_void, len: usize) -> Result<(), Failure> {
     if start.is_null() {
-        return Err(Failure::invalid("the memory is NULL: give some, or a length of 0"));
+        return Err(Failure::invalid(format!("{what} is NULL: give memory, or a length of 0")));
     }
     match isize::try_from(len) {
         Ok(_) => Ok(()),

@@ -46,12 +46,15 @@ pub(crate) fn given(volume: Option<&Volume>) -> Result<&Volume, Failure> {
     }
 }
 
-pub(crate) fn place<T>(out: Option<&mut MaybeUninit<T>>) -> Result<&mut MaybeUninit<T>, Failure> {
-    out.ok_or_else(|| Failure::invalid("the place for the result is NULL: give one"))
+pub(crate) fn place<'a, T>(
+    what: &str,
+    out: Option<&'a mut MaybeUninit<T>>,
+) -> Result<&'a mut MaybeUninit<T>, Failure> {
+    out.ok_or_else(|| Failure::invalid(format!("{what} is NULL: give a place for the result")))
 }
 
 pub(crate) fn image_of(text: &Text) -> Result<ImageSpec, Failure> {
-    Ok(ImageSpec::parse(OsStr::from_bytes(text.get()?))?)
+    Ok(ImageSpec::parse(OsStr::from_bytes(text.get("image")?))?)
 }
 
 /// The version of the library: "0.1.0".
@@ -73,7 +76,7 @@ pub extern "C" fn cairn_mkfs(
     flags: c_uint,
 ) -> c_int {
     enter(None, || {
-        let format = std::str::from_utf8(format.get()?).ok().and_then(Format::from_name);
+        let format = std::str::from_utf8(format.get("format")?).ok().and_then(Format::from_name);
         let format =
             format.ok_or_else(|| Failure::invalid("the format is neither ext4 nor f2fs"))?;
         let label = match label.find().map(std::str::from_utf8) {
@@ -104,7 +107,7 @@ pub extern "C" fn cairn_open(
     volume: Option<&mut MaybeUninit<Option<Box<Volume>>>>,
 ) -> c_int {
     enter(None, || {
-        let out = place(volume)?;
+        let out = place("volume", volume)?;
         out.write(None);
         let mount_options = match mount_options.find().map(std::str::from_utf8) {
             None => String::new(),
@@ -199,7 +202,7 @@ pub extern "C" fn cairn_statfs(
 ) -> c_int {
     enter(stops(volume), || {
         let found = given(volume)?.filesystem().statfs().map_err(std::io::Error::from)?;
-        place(space)?.write(Space {
+        place("space", space)?.write(Space {
             blocks: found.blocks,
             free_blocks: found.free_blocks,
             available_blocks: found.available_blocks,

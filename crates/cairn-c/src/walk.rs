@@ -28,7 +28,7 @@ pub extern "C" fn cairn_walk(
     let mut ended = 0;
     let status = enter(stops(volume), || {
         let visit = visit.ok_or_else(|| Failure::invalid("visit is NULL: give a function"))?;
-        let path = path.get()?;
+        let path = path.get("path")?;
         let each = &mut |below: &[u8], found: &cairn::fs::Metadata| {
             // Names have no NUL.
             let below = CString::new(below).unwrap_or_default();

@@ -16,7 +16,7 @@ fn answer(buffer: &mut Buffer, len: usize, value: &[u8]) -> Result<u64, Failure>
             let what = format!("{} bytes have no room in {len}: give more", value.len());
             return Err(Failure::new(libc::ERANGE, what));
         }
-        fill(buffer.get(len)?, value);
+        fill(buffer.get("buffer", len)?, value);
     }
     Ok(value.len() as u64)
 }
@@ -33,7 +33,7 @@ pub extern "C" fn cairn_getxattr(
 ) -> i64 {
     let mut buffer = buffer;
     count(stops(volume), || {
-        let (path, name) = (path.get()?, name.get()?);
+        let (path, name) = (path.get("path")?, name.get("name")?);
         let found = given(volume)?.open.xattr(path, name).map_err(Failure::at(path))?;
         let none = || {
             let (path, name) = (path.escape_ascii(), name.escape_ascii());
@@ -54,7 +54,7 @@ pub extern "C" fn cairn_listxattr(
 ) -> i64 {
     let mut buffer = buffer;
     count(stops(volume), || {
-        let path = path.get()?;
+        let path = path.get("path")?;
         let mut names = given(volume)?.open.list_xattrs(path).map_err(Failure::at(path))?;
         names.iter_mut().for_each(|name| name.push(0));
         answer(&mut buffer, len, &names.concat())
@@ -71,7 +71,7 @@ pub extern "C" fn cairn_setxattr(
     len: usize,
 ) -> c_int {
     enter(stops(volume), || {
-        let (path, name, value) = (path.get()?, name.get()?, value.get(len)?);
+        let (path, name, value) = (path.get("path")?, name.get("name")?, value.get("value", len)?);
         given(volume)?.open.set_xattr(path, name, Some(value)).map_err(Failure::at(path))
     })
 }
@@ -80,7 +80,7 @@ pub extern "C" fn cairn_setxattr(
 #[no_mangle]
 pub extern "C" fn cairn_removexattr(volume: Option<&Volume>, path: Text, name: Text) -> c_int {
     enter(stops(volume), || {
-        let (path, name) = (path.get()?, name.get()?);
+        let (path, name) = (path.get("path")?, name.get("name")?);
         given(volume)?.open.set_xattr(path, name, None).map_err(Failure::at(path))
     })
 }

@@ -138,7 +138,7 @@ impl Command {
             Self::Thaw(args) => freeze::thaw(args),
             Self::Stats(args) => stats::run(args),
             Self::Top(args) => top::run(args),
-            Self::Generate(args) => generate::run(args, Cli::command()),
+            Self::Generate(args) => generate::run(args, &Cli::command()),
             Self::Info(args) => info::run(args),
             Self::Snapshot(args) => pool::snapshot(args),
             Self::Clone(args) => pool::clone(args),

@@ -65,6 +65,9 @@ pub(crate) fn mkfs(
 ) -> PyResult<()> {
     let format = Format::from_name(format)
         .ok_or_else(|| PyValueError::new_err("format is 'ext4' or 'f2fs'"))?;
+    if label.as_ref().is_some_and(|label| label.contains('\0')) {
+        return Err(PyValueError::new_err("embedded null byte in the label"));
+    }
     let options = MkfsOptions { size, label, overwrite, ..MkfsOptions::new(format) };
     let spec = spec(&image)?;
     py.detach(|| cairn::mkfs(&spec, &options)).map(drop).map_err(errors::of_image)

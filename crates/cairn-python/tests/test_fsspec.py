@@ -1,5 +1,6 @@
 """The filesystem of fsspec, found by its protocol as pandas finds it."""
 
+import errno
 import gc
 import os
 import pickle
@@ -9,6 +10,7 @@ import cairn
 import fsspec
 import pytest
 from cairn.fsspec import CairnFileSystem
+from conftest import judge
 
 
 @pytest.fixture
@@ -100,3 +102,137 @@ def test_a_file_copied_onto_itself_is_refused_and_kept(filesystem):
     with pytest.raises(OSError):
         filesystem.rm("", recursive=True)
     assert filesystem.cat("/a") == b"contents"
+
+
+def fill(filesystem, base):
+    filesystem.makedirs(f"{base}/d/e")
+    filesystem.makedirs(f"{base}/empty")
+    for name in ["a", "b", "d/f", "d/e/g"]:
+        filesystem.pipe(f"{base}/{name}", name.encode())
+    for target, name in [("a", "to_a"), ("d", "to_d"), ("none", "dangling")]:
+        filesystem.symlink(f"{base}/{target}", f"{base}/{name}")
+
+
+def listed(filesystem, base):
+    found = filesystem.find(base, withdirs=True, detail=False)
+    return sorted(path[len(base) :] for path in found)
+
+
+def outcome(filesystem, base, call):
+    """The kind of the error, or what the call gives, and the tree that it leaves."""
+    try:
+        given = call(filesystem, base)
+    except OSError as error:
+        # Of those of shutil the class says it.
+        given = type(error) if isinstance(error, shutil.Error) else error.errno or type(error)
+        given = errno.ENOENT if given is FileNotFoundError else given
+        given = errno.EEXIST if given is FileExistsError else given
+    except Exception as error:
+        given = type(error)
+    if isinstance(given, dict):
+        given = {key: given[key] for key in ["size", "type", "islink", "mode", "nlink"]}
+    return given, listed(filesystem, base)
+
+
+CALLS = {
+    "rm": lambda fs, at: fs.rm(f"{at}/a"),
+    "rm list": lambda fs, at: fs.rm([f"{at}/a", f"{at}/b"]),
+    "rm directory": lambda fs, at: fs.rm(f"{at}/d"),
+    "rm recursive": lambda fs, at: fs.rm(f"{at}/d", recursive=True),
+    "rm recursive list": lambda fs, at: fs.rm([f"{at}/d", f"{at}/a"], recursive=True),
+    "rm link to directory": lambda fs, at: fs.rm(f"{at}/to_d", recursive=True),
+    "rm dangling": lambda fs, at: fs.rm(f"{at}/dangling"),
+    "rm missing": lambda fs, at: fs.rm(f"{at}/none"),
+    "rm list with missing": lambda fs, at: fs.rm([f"{at}/a", f"{at}/none", f"{at}/b"]),
+    "rm_file directory": lambda fs, at: fs.rm_file(f"{at}/d"),
+    "rmdir": lambda fs, at: fs.rmdir(f"{at}/empty"),
+    "rmdir full": lambda fs, at: fs.rmdir(f"{at}/d"),
+    "mv": lambda fs, at: fs.mv(f"{at}/a", f"{at}/c"),
+    "mv over file": lambda fs, at: fs.mv(f"{at}/a", f"{at}/b"),
+    "mv into directory": lambda fs, at: fs.mv(f"{at}/a", f"{at}/empty"),
+    "mv into directory/": lambda fs, at: fs.mv(f"{at}/a", f"{at}/empty/"),
+    "mv taken in directory": lambda fs, at: (fs.cp(f"{at}/a", f"{at}/d/a"), fs.mv(f"{at}/a", f"{at}/d")),
+    "mv directory": lambda fs, at: fs.mv(f"{at}/d", f"{at}/moved", recursive=True),
+    "mv directory into directory": lambda fs, at: fs.mv(f"{at}/d", f"{at}/empty", recursive=True),
+    "mv directory into itself": lambda fs, at: fs.mv(f"{at}/d", f"{at}/d/e"),
+    "mv onto itself": lambda fs, at: fs.mv(f"{at}/a", f"{at}/a"),
+    "mv directory onto itself": lambda fs, at: fs.mv(f"{at}/d", f"{at}/d"),
+    "mv link": lambda fs, at: fs.mv(f"{at}/to_d", f"{at}/empty"),
+    "mv missing": lambda fs, at: fs.mv(f"{at}/none", f"{at}/c"),
+    "mv to missing directory": lambda fs, at: fs.mv(f"{at}/a", f"{at}/none/c"),
+    "cp": lambda fs, at: fs.cp(f"{at}/a", f"{at}/c"),
+    "cp onto itself": lambda fs, at: fs.cp(f"{at}/a", f"{at}/a"),
+    "cp list": lambda fs, at: fs.cp([f"{at}/a", f"{at}/b"], f"{at}/empty/"),
+    "cp directory": lambda fs, at: fs.cp(f"{at}/d", f"{at}/c", recursive=True),
+    "cp_file directory": lambda fs, at: fs.cp_file(f"{at}/d", f"{at}/c"),
+    "cp_file onto directory": lambda fs, at: fs.cp_file(f"{at}/a", f"{at}/d"),
+    "cp_file missing": lambda fs, at: fs.cp_file(f"{at}/none", f"{at}/c"),
+    "mkdir": lambda fs, at: fs.mkdir(f"{at}/x/y"),
+    "mkdir without parents": lambda fs, at: fs.mkdir(f"{at}/x/y", create_parents=False),
+    "mkdir existing": lambda fs, at: fs.mkdir(f"{at}/d"),
+    "mkdir over file": lambda fs, at: fs.mkdir(f"{at}/a"),
+    "makedirs existing": lambda fs, at: fs.makedirs(f"{at}/d"),
+    "makedirs exist_ok": lambda fs, at: fs.makedirs(f"{at}/d", exist_ok=True),
+    "touch": lambda fs, at: (fs.touch(f"{at}/a"), fs.size(f"{at}/a"))[1],
+    "touch keeping": lambda fs, at: (fs.touch(f"{at}/a", truncate=False), fs.size(f"{at}/a"))[1],
+    "touch new": lambda fs, at: fs.touch(f"{at}/c"),
+    "touch directory": lambda fs, at: fs.touch(f"{at}/d"),
+    "info": lambda fs, at: fs.info(f"{at}/a"),
+    "info of link": lambda fs, at: fs.info(f"{at}/to_a"),
+    "info dangling": lambda fs, at: fs.info(f"{at}/dangling"),
+    "info missing": lambda fs, at: fs.info(f"{at}/none"),
+    "exists": lambda fs, at: [fs.exists(f"{at}/{name}") for name in ["a", "d", "dangling", "none"]],
+    "lexists": lambda fs, at: [fs.lexists(f"{at}/{name}") for name in ["a", "dangling", "none"]],
+    "kinds": lambda fs, at: [(fs.isdir(f"{at}/{name}"), fs.isfile(f"{at}/{name}"), fs.islink(f"{at}/{name}"))
+                             for name in ["a", "d", "to_a", "to_d", "dangling", "none"]],
+    "ls": lambda fs, at: sorted(path[len(at) :] for path in fs.ls(at, detail=False)),
+    "ls missing": lambda fs, at: fs.ls(f"{at}/none", detail=False),
+    "ls file": lambda fs, at: [path[len(at) :] for path in fs.ls(f"{at}/a", detail=False)],
+    "glob": lambda fs, at: sorted(path[len(at) :] for path in fs.glob(f"{at}/d/**")),
+    "du": lambda fs, at: fs.du(f"{at}/d"),
+    "cat": lambda fs, at: fs.cat(f"{at}/d/f"),
+    "cat list": lambda fs, at: sorted(fs.cat([f"{at}/a", f"{at}/b"]).values()),
+    "cat missing": lambda fs, at: fs.cat_file(f"{at}/none"),
+    "link": lambda fs, at: (fs.link(f"{at}/a", f"{at}/c"), fs.info(f"{at}/c"))[1],
+    "chmod": lambda fs, at: (fs.chmod(f"{at}/a", 0o600), fs.info(f"{at}/a"))[1],
+}
+
+
+@pytest.fixture(scope="module")
+def one_filesystem(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fsspec") / "disk.img"
+    cairn.mkfs(path, "ext4", 16 << 20)
+    filesystem = fsspec.filesystem("cairn", image=str(path), access="rw")
+    yield filesystem
+    filesystem.close()
+    judge(path, "ext4")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_do_what_those_of_local_files_do(one_filesystem, tmp_path, name):
+    umask = os.umask(0o022)
+    try:
+        results = []
+        base = "/" + name.replace("/", "-")
+        for filesystem, at in [(fsspec.filesystem("file"), str(tmp_path)), (one_filesystem, base)]:
+            fill(filesystem, at)
+            results.append(outcome(filesystem, at, CALLS[name]))
+    finally:
+        os.umask(umask)
+    assert results[1] == results[0]
+
+
+def test_several_are_moved_into_a_directory_or_to_as_many_names(filesystem):
+    fill(filesystem, "/t")
+    filesystem.mv(["/t/a", "/t/d"], "/t/empty", recursive=True)
+    assert filesystem.cat("/t/empty/a") == b"a" and filesystem.cat("/t/empty/d/f") == b"d/f"
+    filesystem.mv(["/t/empty/a", "/t/b"], ["/t/b", "/t/c"])
+    assert filesystem.cat("/t/c") == b"a" and not filesystem.exists("/t/b")
+    for target, error in ["/t/c", NotADirectoryError], [["/t/x", "/t/y"], ValueError]:
+        with pytest.raises(error):
+            filesystem.mv(["/t/c"], target)
+    with pytest.raises(NotADirectoryError):
+        filesystem.mv("/t/empty", "/t/c")
+    # A link is no way into a directory for those who walk.
+    filesystem.symlink("/t", "/t/empty/loop")
+    assert filesystem.find("/t/empty") == ["/t/empty/d/e/g", "/t/empty/d/f", "/t/empty/loop"]

@@ -41,6 +41,11 @@ pub enum Error {
     /// ENAMETOOLONG
     #[error("name too long (at most 255 bytes)")]
     NameTooLong,
+    /// ENAMETOOLONG
+    #[error(
+        "target too long (that of a symbolic link has at most 4095 bytes, and less than a block)"
+    )]
+    TargetTooLong,
     /// EMLINK
     #[error("too many links")]
     TooManyLinks,
@@ -69,8 +74,8 @@ pub enum Error {
     /// ENODATA
     #[error("no such extended attribute")]
     NoAttribute,
-    /// ERANGE
-    #[error("buffer too small")]
+    /// ERANGE: no extended attribute can have such a name
+    #[error("the name of an extended attribute has 1 to 255 bytes, with its prefix")]
     Range,
     /// E2BIG
     #[error("attribute value too large")]
@@ -169,7 +174,7 @@ impl Error {
             Self::ReadOnly(_) => 30,
             Self::TooManyLinks => 31,
             Self::Range => 34,
-            Self::NameTooLong => 36,
+            Self::NameTooLong | Self::TargetTooLong => 36,
             Self::NotEmpty => 39,
             Self::Loop => 40,
             Self::NoAttribute => 61,

@@ -28,12 +28,12 @@ impl NewInode<'_> {
     /// Checks the request before anything is allocated.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the target of a symbolic link is empty, [`Error::NameTooLong`] if it
-    /// is too long, [`Error::Invalid`] if it contains a NUL.
+    /// [`Error::NotFound`] if the target of a symbolic link is empty, [`Error::TargetTooLong`] if
+    /// it is too long, [`Error::Invalid`] if it contains a NUL.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Symlink(b"") => Err(Error::NotFound),
-            Self::Symlink(target) if target.len() > SYMLINK_MAX => Err(Error::NameTooLong),
+            Self::Symlink(target) if target.len() > SYMLINK_MAX => Err(Error::TargetTooLong),
             Self::Symlink(target) if target.contains(&0) => {
                 Err(Error::Invalid("a symlink target holds no NUL"))
             }
@@ -153,7 +153,7 @@ mod tests {
     fn only_targets_of_links_can_be_wrong() {
         assert!(matches!(NewInode::Symlink(b"").check(), Err(Error::NotFound)));
         assert!(matches!(NewInode::Symlink(b"a\0b").check(), Err(Error::Invalid(_))));
-        assert!(matches!(NewInode::Symlink(&[b'a'; 4096]).check(), Err(Error::NameTooLong)));
+        assert!(matches!(NewInode::Symlink(&[b'a'; 4096]).check(), Err(Error::TargetTooLong)));
         assert!(NewInode::Symlink(&[b'a'; 4095]).check().is_ok());
         assert!(NewInode::Fifo.check().is_ok() && NewInode::Fifo.kind() == FileKind::Fifo);
     }

@@ -132,6 +132,46 @@ static void makers(cairn_volume *volume, const char *path, int wanted)
     CHECK(cairn_file_open(volume, path, O_RDWR | O_CREAT | O_EXCL, 0644, &file), wanted, path);
 }
 
+/* What has a limit on Linux, and what is missing. */
+static void of_arguments(cairn_volume *volume)
+{
+    static char value[65537], target[4097], name[300], path[6001];
+    cairn_file *file;
+    cairn_metadata found;
+    cairn_space space;
+    memset(target, 't', sizeof target - 1);
+    memset(name, 'n', sizeof name - 1);
+    memcpy(name, "user.", 5);
+    for (size_t at = 0; at < sizeof path - 1; at++)
+        path[at] = at % 2 ? '.' : '/';
+    each_call(volume, "", -ENOENT);
+    makers(volume, "", -ENOENT);
+    each_call(volume, name, -ENAMETOOLONG);
+    makers(volume, name, -ENAMETOOLONG);
+    CHECK(cairn_stat(volume, path, &found), 0, NULL);
+    CHECK(cairn_symlink(volume, target, "/link"), -ENAMETOOLONG, "target");
+    CHECK(cairn_setxattr(volume, "/file", name, "v", 1), -ERANGE, "255");
+    CHECK(cairn_setxattr(volume, "/file", "", "v", 1), -ERANGE, "255");
+    CHECK(cairn_getxattr(volume, "/file", name, value, 1), -ERANGE, "255");
+    CHECK(cairn_removexattr(volume, "/file", name), -ERANGE, "255");
+    CHECK(cairn_setxattr(volume, "/file", "user.v", value, sizeof value), -E2BIG, "large");
+    CHECK(cairn_stat(NULL, "/file", &found), -EINVAL, "volume is NULL");
+    CHECK(cairn_stat(volume, NULL, &found), -EINVAL, "path is NULL");
+    CHECK(cairn_stat(volume, "/file", NULL), -EINVAL, "metadata is NULL");
+    CHECK(cairn_statfs(volume, NULL), -EINVAL, "space is NULL");
+    CHECK(cairn_statfs(NULL, &space), -EINVAL, "volume is NULL");
+    CHECK(cairn_symlink(volume, NULL, "/link"), -EINVAL, "target is NULL");
+    CHECK(cairn_rename(volume, "/file", NULL), -EINVAL, "to is NULL");
+    CHECK(cairn_link(volume, NULL, "/link"), -EINVAL, "original is NULL");
+    CHECK(cairn_setxattr(volume, "/file", NULL, "v", 1), -EINVAL, "name is NULL");
+    CHECK(cairn_setxattr(volume, "/file", "user.v", NULL, 1), -EINVAL, "value is NULL");
+    CHECK(cairn_file_open(volume, NULL, O_RDONLY, 0, &file), -EINVAL, "path is NULL");
+    CHECK(cairn_file_open(volume, "/file", O_RDONLY, 0, NULL), -EINVAL, "file is NULL");
+    CHECK(cairn_open(NULL, CAIRN_READ, NULL, &volume), -EINVAL, "image is NULL");
+    CHECK(cairn_mkfs(NULL, "ext4", 0, NULL, 0), -EINVAL, "image is NULL");
+    CHECK(cairn_mkfs("image", NULL, 0, NULL, 0), -EINVAL, "format is NULL");
+}
+
 static void of_volume(void)
 {
     cairn_volume *volume;
@@ -146,6 +186,7 @@ static void of_volume(void)
     makers(volume, "/none/below", -ENOENT);
     makers(volume, "/file/below", -ENOTDIR);
     makers(volume, "/file", -EEXIST);
+    of_arguments(volume);
     /* Open files name the path that they were opened by. */
     CHECK(cairn_file_truncate(file, UINT64_MAX), -EFBIG, "/file: ");
     CHECK(cairn_file_pwrite(file, "b", 1, UINT64_MAX - 1), -EFBIG, "/file: ");

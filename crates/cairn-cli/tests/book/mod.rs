@@ -3,10 +3,20 @@
 //! A block of the language `console` has lines that begin with `$ `, and below each what it prints,
 //! to standard output and standard error. `…` stands for any text of a line, and alone for any
 //! lines. A command ends with status 0, or with that behind `# status`. The blocks of a page run in
-//! one shell, in a directory of their own. A page with a block `console,mount` needs root.
+//! one shell, in a directory of their own: once as this user and, if that is root, once as an
+//! ordinary one, who sees the same.
 
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use cairn_testkit::judge;
+use cairn_testkit::place::Place;
+
+#[path = "../as_user/mod.rs"]
+mod as_user;
+
+use as_user::{Reachable, USER};
 
 /// What no command prints.
 const MARK: char = '\u{1e}';
@@ -59,20 +69,46 @@ fn parse(path: PathBuf) -> Page {
     page
 }
 
+/// Runs a command in a mount namespace of its own.
+const APART: [&str; 4] = ["unshare", "--mount", "--propagation", "private"];
+
+/// What these pages show and their commands do not print, with this program.
+pub fn mistakes<'p>(pages: impl IntoIterator<Item = &'p Page>, program: &Path) -> Vec<String> {
+    let reachable = Reachable::copy(program);
+    let mut failed = Vec::new();
+    for page in pages {
+        let mut run = |who: &str, below: &[&str], user: Option<u32>| {
+            let work = Place::new();
+            chown(work.path(), user, user).unwrap();
+            for difference in differences(page, &reachable.program, below, work.path()) {
+                failed.push(format!("{} {who}: {difference}", page.path.display()));
+            }
+        };
+        run("", if page.mounts { &APART } else { &[] }, None);
+        if judge::is_root() {
+            run("as an ordinary user", &reachable.words(page.mounts), Some(USER));
+        }
+    }
+    failed
+}
+
 /// Runs the page's commands with this program, below a command such as `unshare`. Returns what was
 /// other than shown.
-pub fn differences(page: &Page, program: &Path, below: &[&str], work: &Path) -> Vec<String> {
+fn differences(page: &Page, program: &Path, below: &[&str], work: &Path) -> Vec<String> {
     let mut script = String::from("exec 2>&1\numask 022\n");
     for step in &page.steps {
         script += &format!("{}\nprintf '{MARK}%d{MARK}' $?\n", step.line);
     }
     let words: Vec<&str> = below.iter().copied().chain(["sh", "-c", &script]).collect();
-    let path =
-        format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    // Ordinary users have no directories of the system's programs in it.
+    let path = std::env::var("PATH").unwrap();
+    let path = path.split(':').filter(|directory| !directory.ends_with("sbin"));
+    let path: Vec<&str> =
+        [program.parent().unwrap().to_str().unwrap()].into_iter().chain(path).collect();
     let output = Command::new(words[0])
         .args(&words[1..])
         .current_dir(work)
-        .env("PATH", path)
+        .env("PATH", path.join(":"))
         .env("LC_ALL", "C.UTF-8")
         .env("TZ", "UTC")
         .env_remove("SOURCE_DATE_EPOCH")

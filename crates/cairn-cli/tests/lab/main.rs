@@ -4,25 +4,52 @@
 mod crash;
 mod ended;
 
+#[path = "../as_user/mod.rs"]
+mod as_user;
+
+use std::os::unix::fs::chown;
+use std::path::Path;
+
 use assert_cmd::Command;
+use cairn_testkit::judge;
+use cairn_testkit::place::Place;
 use serde_json::Value;
 
+use self::as_user::{Reachable, USER};
+
 fn lab(args: &[&str]) -> (i32, String, String) {
-    let output = Command::cargo_bin("cairn")
-        .unwrap()
-        .arg("lab")
-        .args(args)
-        .env_remove("CAIRN_LOG")
-        .output()
-        .unwrap();
+    run(Command::cargo_bin("cairn").unwrap(), args)
+}
+
+fn run(mut program: Command, args: &[&str]) -> (i32, String, String) {
+    let output = program.arg("lab").args(args).env_remove("CAIRN_LOG").output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
 /// The JSON of a run at quick scale with one repetition.
 fn json(args: &[&str]) -> Value {
+    json_of(Command::cargo_bin("cairn").unwrap(), args)
+}
+
+/// As [`json`], of an ordinary user who may mount.
+fn json_as_user(args: &[&str]) -> Value {
+    if !judge::is_root() {
+        return json(args);
+    }
+    let reachable = Reachable::copy(Path::new(env!("CARGO_BIN_EXE_cairn")));
+    let words = reachable.words(true);
+    let place = Place::new();
+    chown(place.path(), Some(USER), Some(USER)).unwrap();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(&reachable.program);
+    command.current_dir(place.path()).env("TMPDIR", place.path());
+    json_of(command, args)
+}
+
+fn json_of(program: Command, args: &[&str]) -> Value {
     let (code, stdout, stderr) =
-        lab(&[args, &["--scale", "quick", "--reps", "1", "--json"]].concat());
+        run(program, &[args, &["--scale", "quick", "--reps", "1", "--json"]].concat());
     assert_eq!((code, stderr.as_str()), (0, ""), "no progress where there is no terminal");
     serde_json::from_str(&stdout).unwrap()
 }
@@ -198,7 +225,7 @@ fn async_checkpoint_on_media_takes_the_models_time() {
 
 #[test]
 fn checkpoint_merge_shares_checkpoints() {
-    let record = json(&["checkpoint-merge"]);
+    let record = json_as_user(&["checkpoint-merge"]);
     check_structure(&record, "checkpoint-merge");
     let rows = |id| section(&record, id)["rows"].as_array().unwrap().len();
     assert_eq!((rows("threads"), rows("clients"), rows("mounted")), (2 * 2, 7 * 2, 3 * 2));

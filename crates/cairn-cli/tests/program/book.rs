@@ -4,8 +4,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use cairn_testkit::place::Place;
-
 #[path = "../book/mod.rs"]
 mod pages;
 
@@ -14,13 +12,7 @@ fn commands_print_what_the_book_shows() {
     let program = Path::new(env!("CARGO_BIN_EXE_cairn"));
     let all = pages::pages();
     assert!(all.len() > 8, "{all:?}");
-    let mut failed = Vec::new();
-    for page in all.iter().filter(|page| !page.mounts) {
-        let place = Place::new();
-        for difference in pages::differences(page, program, &[], place.path()) {
-            failed.push(format!("{}: {difference}", page.path.display()));
-        }
-    }
+    let failed = pages::mistakes(all.iter().filter(|page| !page.mounts), program);
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 

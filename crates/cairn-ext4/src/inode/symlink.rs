@@ -61,8 +61,8 @@ pub(crate) fn read(ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<u8>> {
 /// Stores a long target in a journalled block.
 ///
 /// # Errors
-/// [`VfsError::NameTooLong`] if the target does not fit a block, [`VfsError::NoSpace`]; the journal
-/// was aborted.
+/// [`VfsError::TargetTooLong`] if the target does not fit a block, [`VfsError::NoSpace`]; the
+/// journal was aborted.
 pub(crate) fn write(ops: &Operations, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
     let pba = ops.space.allocate_block(handle, ops.space.goal_of(inode.ino))?;
     let mut state = inode.state.write();
@@ -82,7 +82,7 @@ pub(crate) fn write(ops: &Operations, handle: &Handle, inode: &Inode, target: &[
     let buffer = handle.create(pba)?;
     let mut block = handle.write(&buffer)?;
     // One byte stays zero, because a NUL ends the target.
-    let place = block.get_mut(..target.len()).ok_or(VfsError::NameTooLong)?;
+    let place = block.get_mut(..target.len()).ok_or(VfsError::TargetTooLong)?;
     place.copy_from_slice(target);
     Ok(())
 }

@@ -156,6 +156,16 @@ fn kill_at_end(child: &Child) -> Option<Kept> {
     }))
 }
 
+/// Gives the root directory of a new volume to an ordinary user, who could make no file in root's.
+fn own_root(program: &Path, image: &Path) -> Result<()> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    if user.is_root() {
+        return Ok(());
+    }
+    let owner = format!("{}:{}", user.as_raw(), group.as_raw());
+    run(command(program).arg("chown").arg(image).args([&owner, "/"])).map(drop)
+}
+
 /// A mounted image.
 #[derive(Debug)]
 pub(crate) struct Mounted {
@@ -183,6 +193,7 @@ impl Mounted {
         let _guard = leaving::mounting();
         match mounted.server.clone() {
             Server::Cairn { program, options } => {
+                own_root(&program, image)?;
                 let mut mount = command(&program);
                 ended(mount.args(["mount", "-o", &options]).args([image, point]))?;
             }

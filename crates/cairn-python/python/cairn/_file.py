@@ -1,6 +1,8 @@
 """Open files."""
 
+import errno
 import io
+import os
 import sys
 
 from ._names import stat_result
@@ -56,14 +58,21 @@ class File(io.RawIOBase):
         self._check(self._writable, "writing")
         return self._native.write(_bytes(data))
 
+    def _not_negative(self, *numbers):
+        """As the system's calls, which know no negative sizes."""
+        if min(numbers) < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(self.name))
+
     def pread(self, size, offset):
         """Reads from an offset. The position stays."""
         self._check(self._readable, "reading")
+        self._not_negative(size, offset)
         return self._native.read(size, offset)
 
     def pwrite(self, data, offset):
         """Writes at an offset. The position stays."""
         self._check(self._writable, "writing")
+        self._not_negative(offset)
         return self._native.write(_bytes(data), offset)
 
     def seek(self, offset, whence=io.SEEK_SET):
@@ -76,6 +85,7 @@ class File(io.RawIOBase):
     def truncate(self, size=None):
         self._check(self._writable, "writing")
         size = self.tell() if size is None else size
+        self._not_negative(size)
         self._native.truncate(size)
         return size
 

@@ -11,6 +11,9 @@ import time
 
 from ._names import decode, encode, stat_result
 
+#: Most symbolic links that a path follows.
+MAX_LINKS = 40
+
 
 @functools.total_ordering
 class Path:
@@ -21,8 +24,7 @@ class Path:
 
     def __init__(self, volume, *names):
         self._volume = volume
-        texts = [decode(name) if isinstance(name, bytes) else self._name(name) for name in names]
-        pure = pathlib.PurePosixPath("/", *texts)
+        pure = pathlib.PurePosixPath("/", *map(self._name, names))
         # Two slashes at the beginning, which it keeps, mean nothing here.
         self._pure = pathlib.PurePosixPath("/" + str(pure).lstrip("/"))
 
@@ -32,7 +34,8 @@ class Path:
     def _name(self, name):
         """The text of a name, which may be a path of this volume."""
         if not isinstance(name, Path):
-            return os.fspath(name)
+            name = os.fspath(name)
+            return decode(name) if isinstance(name, bytes) else name
         if name._volume is not self._volume:
             raise ValueError(f"{name!r} is a path of another volume")
         return str(name)
@@ -105,18 +108,81 @@ class Path:
     def suffixes(self):
         return self._pure.suffixes
 
+    @property
+    def anchor(self):
+        return self._pure.anchor
+
+    @property
+    def drive(self):
+        return self._pure.drive
+
+    @property
+    def root(self):
+        return self._pure.root
+
+    def as_posix(self):
+        return str(self)
+
+    def is_absolute(self):
+        """True: a path begins at the root."""
+        return True
+
+    def absolute(self):
+        return self
+
     def with_name(self, name):
-        return self._with(self._pure.with_name(name))
+        return self._with(self._pure.with_name(self._name(name)))
+
+    def with_stem(self, stem):
+        return self._with(self._pure.with_stem(self._name(stem)))
 
     def with_suffix(self, suffix):
         return self._with(self._pure.with_suffix(suffix))
 
+    def _other(self, other):
+        """Another path from the root on."""
+        return other._pure if isinstance(other, Path) else Path(self._volume, other)._pure
+
     def relative_to(self, other):
         """The path below another one, as a pathlib.PurePosixPath."""
-        return self._pure.relative_to(self._name(other))
+        self._name(other)
+        return self._pure.relative_to(self._other(other))
+
+    def is_relative_to(self, other):
+        if isinstance(other, Path) and other._volume is not self._volume:
+            return False
+        return self._pure.is_relative_to(self._other(other))
 
     def match(self, pattern):
         return self._pure.match(pattern)
+
+    def resolve(self, strict=False):
+        """The path without symbolic links and "..". With strict, what does not exist is an error,
+        and so are links that lead to each other."""
+        left, at, links = list(reversed(self.parts[1:])), self._with("/"), 0
+        while left:
+            name = left.pop()
+            if name == "..":
+                at = at.parent
+                continue
+            path = at / name
+            try:
+                is_link = stat.S_ISLNK(path.lstat().st_mode)
+            except OSError:
+                if strict:
+                    raise
+                is_link = False
+            links += is_link
+            if is_link and links > MAX_LINKS and strict:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self))
+            if not is_link or links > MAX_LINKS:
+                at = path
+                continue
+            target = pathlib.PurePosixPath(path.readlink())
+            if target.is_absolute():
+                at = self._with("/")
+            left += reversed([part for part in target.parts if part != target.root])
+        return at
 
     # Attributes
 
@@ -130,6 +196,16 @@ class Path:
 
     def lstat(self):
         return self.stat(follow_symlinks=False)
+
+    def samefile(self, other):
+        """Whether two paths lead to the same file."""
+        if isinstance(other, Path) and other._volume is not self._volume:
+            return False
+        return self.stat().st_ino == Path(self._volume, other).stat().st_ino
+
+    def is_mount(self):
+        """Whether it is the root: nothing is mounted on a volume that is read like this."""
+        return self._is(lambda _: self.stat().st_ino == self._with("/").stat().st_ino)
 
     def _is(self, test, follow=True):
         try:
@@ -164,7 +240,7 @@ class Path:
         return self._is(stat.S_ISCHR)
 
     def chmod(self, mode):
-        self._native.chmod(bytes(self), mode)
+        self._native.chmod(bytes(self), mode & 0o7777)
 
     def chown(self, uid, gid):
         """Sets owner and group; of a symbolic link its own. -1 keeps one."""

@@ -19,18 +19,18 @@ _FLAGS = {"r": "r", "w": "wct", "a": "ac", "x": "wx"}
 
 def open(image, mode="r", *, mount_options=""):
     """Opens the volume in an image: "disk.img", its partition 2 as "disk.img#2", or
-    "disk.img?offset=BYTES".
+    "disk.img?offset=BYTES"; a str, bytes or an os.PathLike.
 
     mode: "r" writes nothing to the image; "rw" reads and writes; "ephemeral" keeps changes in
     memory and drops them. mount_options are those of the kernel, separated by commas.
     """
-    return Volume(_cairn.open(os.fspath(image), mode, mount_options), os.fspath(image), mode)
+    return Volume(_cairn.open(os.fsdecode(image), mode, mount_options), os.fspath(image), mode)
 
 
 def mkfs(image, format="ext4", size=None, *, label=None, overwrite=False):
     """Makes a volume. size is that of the image file in bytes, which is made if it is missing.
     Without overwrite, FileExistsError keeps what the image holds."""
-    _cairn.mkfs(os.fspath(image), format, size, label, overwrite)
+    _cairn.mkfs(os.fsdecode(image), format, size, label, overwrite)
 
 
 #: How far a check is: what is checked, the number of the phase and of all phases, steps.
@@ -45,7 +45,7 @@ def check(image, *, progress=None):
     exception that it raises ends the check, as KeyboardInterrupt does, and leaves check().
     """
     tell = None if progress is None else lambda *now: progress(CheckProgress(*now))
-    return _cairn.check(os.fspath(image), tell)
+    return _cairn.check(os.fsdecode(image), tell)
 
 
 class Volume:

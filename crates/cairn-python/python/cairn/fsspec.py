@@ -6,6 +6,8 @@
 """
 
 import datetime
+import errno
+import os
 import shutil
 import stat
 
@@ -49,8 +51,10 @@ class CairnFileSystem(AbstractFileSystem):
         return self.volume.path(self._strip_protocol(path))
 
     def _entry(self, path):
+        """What a directory has: a link is one, so that nobody walks into it."""
         found, link = path.stat(follow_symlinks=False), None
-        if stat.S_ISLNK(found.st_mode):
+        kind = stat.S_IFMT(found.st_mode)
+        if kind == stat.S_IFLNK:
             link = path.readlink()
             if path.exists():
                 found = path.stat()
@@ -58,7 +62,7 @@ class CairnFileSystem(AbstractFileSystem):
         entry = {
             "name": str(path),
             "size": found.st_size,
-            "type": kinds.get(stat.S_IFMT(found.st_mode), "other"),
+            "type": kinds.get(kind, "other"),
             "mode": found.st_mode,
             "uid": found.st_uid,
             "gid": found.st_gid,
@@ -72,15 +76,25 @@ class CairnFileSystem(AbstractFileSystem):
         return entry
 
     def info(self, path, **_):
-        return self._entry(self._path(path))
+        path = self._path(path)
+        entry = self._entry(path)
+        if entry["islink"]:
+            # Where it leads to, which is there.
+            kind = stat.S_IFMT(path.stat().st_mode)
+            entry["type"] = {stat.S_IFDIR: "directory", stat.S_IFREG: "file"}.get(kind, "other")
+        return entry
+
+    def lexists(self, path, **_):
+        return self._path(path).exists(follow_symlinks=False)
+
+    def islink(self, path):
+        return self._path(path).is_symlink()
 
     def ls(self, path, detail=True, **_):
         path = self._path(path)
-        if path.is_dir():
-            found = sorted(path.iterdir())
-        else:
-            path.lstat()
-            found = [path]
+        if not path.is_dir():
+            return [self.info(path)] if detail else [self.info(path)["name"]]
+        found = sorted(path.iterdir())
         return [self._entry(one) for one in found] if detail else [str(one) for one in found]
 
     def _open(self, path, mode="rb", block_size=None, autocommit=True, **_):
@@ -100,7 +114,11 @@ class CairnFileSystem(AbstractFileSystem):
             file.write(value)
 
     def mkdir(self, path, create_parents=True, **_):
-        self._path(path).mkdir(parents=create_parents)
+        path = self._path(path)
+        if path.exists():
+            code = errno.EEXIST
+            raise FileExistsError(code, os.strerror(code), str(path))
+        path.mkdir(parents=create_parents)
 
     def makedirs(self, path, exist_ok=False):
         self._path(path).mkdir(parents=True, exist_ok=exist_ok)
@@ -112,24 +130,57 @@ class CairnFileSystem(AbstractFileSystem):
         self._path(path).unlink()
 
     def rm(self, path, recursive=False, maxdepth=None):
-        for one in path if isinstance(path, list) else [path]:
+        for one in path if isinstance(path, (list, tuple, set)) else [path]:
             found = self._path(one)
-            if recursive and maxdepth is None:
-                found.rmtree()
-            elif recursive:
-                super().rm(one, recursive, maxdepth)
-            else:
+            if found.is_symlink() or not found.is_dir():
                 found.unlink()
+            elif not recursive:
+                raise ValueError("Cannot delete directory, set recursive=True")
+            elif maxdepth is None:
+                found.rmtree()
+            else:
+                super().rm(one, recursive, maxdepth)
 
-    def mv(self, path1, path2, recursive=False, maxdepth=None, **_):
-        self._path(path1).rename(self._path(path2))
+    def mv(self, path1, path2, recursive=True, maxdepth=None, **_):
+        """Renames files and directories. Several go into the directory path2, or to as many names;
+        an existing directory takes what is moved to it under its own name."""
+        if isinstance(path1, (list, tuple)):
+            many = isinstance(path2, (list, tuple))
+            if many and len(path1) != len(path2):
+                raise ValueError("as many targets as sources, or one directory")
+            if not many and not self._path(path2).is_dir():
+                code = errno.ENOTDIR
+                raise NotADirectoryError(code, os.strerror(code), str(self._path(path2)))
+            for source, target in zip(path1, path2 if many else [path2] * len(path1)):
+                self.mv(source, target)
+            return
+        source, target = self._path(path1), self._path(path2)
+        if target.is_dir() and not (source.exists() and target.samefile(source)):
+            target = target / source.name
+            if target.exists():
+                raise shutil.Error(f"Destination path '{target}' already exists")
+        if source.is_dir() and not source.is_symlink() and source in target.parents:
+            raise shutil.Error(f"Cannot move a directory '{source}' into itself '{target}'.")
+        source.rename(target)
+
+    def link(self, src, dst, **_):
+        self._path(dst).hardlink_to(self._path(src))
+
+    def symlink(self, src, dst, **_):
+        self._path(dst).symlink_to(self._path(src))
+
+    def chmod(self, path, mode):
+        self._path(path).chmod(mode)
 
     def cp_file(self, path1, path2, **_):
         source, target = self._path(path1), self._path(path2)
         if source.is_dir():
             target.mkdir(parents=True, exist_ok=True)
             return
-        if target.exists() and target.stat().st_ino == source.stat().st_ino:
+        if not source.is_file():
+            code = errno.ENOENT
+            raise FileNotFoundError(code, os.strerror(code), str(source))
+        if target.exists() and target.samefile(source):
             raise shutil.SameFileError(f"{path1} and {path2} are the same file")
         with source.open("rb", 0) as from_, target.open("wb", 0) as to:
             while piece := from_.read(1 << 20):
@@ -138,10 +189,10 @@ class CairnFileSystem(AbstractFileSystem):
 
     def touch(self, path, truncate=True, **_):
         path = self._path(path)
-        if not truncate:
-            return path.touch()
-        with path.open("wb"):
-            pass
+        path.touch()
+        if truncate:
+            with path.open("r+b", 0) as file:
+                file.truncate(0)
 
     def created(self, path):
         raise NotImplementedError("the time of creation is not told: use modified()")

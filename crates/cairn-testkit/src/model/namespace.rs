@@ -99,7 +99,7 @@ impl State {
             NewInode::Directory => Content::Directory(Directory::new(parent)),
             NewInode::Symlink([]) => return Err(Error::NotFound),
             NewInode::Symlink(target) if target.len() > SYMLINK_MAX => {
-                return Err(Error::NameTooLong);
+                return Err(Error::TargetTooLong);
             }
             NewInode::Symlink(target) => Content::Symlink(target.to_vec()),
             NewInode::BlockDevice(device) => Content::BlockDevice(*device),

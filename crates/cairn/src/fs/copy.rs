@@ -11,6 +11,7 @@ use cairn_vfs::{
     XattrMode,
 };
 
+use super::last::{Entry, Use, entry, resolve};
 use super::path::join;
 
 /// Bytes that are copied at once.
@@ -54,7 +55,7 @@ pub(super) fn tree(
     target: &[u8],
     progress: &mut Progress<'_>,
 ) -> Result<Copied> {
-    let start = walk::resolve(from, source, false)?;
+    let start = resolve(from, source, false)?;
     let buffer = memory::zeroed("a copy", PIECE).map_err(cairn_vfs::Error::from)?;
     let mut copy =
         Copy { from, to, progress, copied: Copied::default(), links: HashMap::new(), buffer };
@@ -88,10 +89,10 @@ fn times(of: &Attributes) -> SetAttributes {
 
 impl Copy<'_, '_> {
     fn one(&mut self, path: &[u8], found: &Attributes, target: &[u8]) -> Result<Ino> {
-        let (parent, name) = walk::resolve_parent(self.to, target)?;
+        let Entry { directory, name, .. } = entry(self.to, target, Use::Make)?;
         let has_names = found.links > 1 && found.kind != FileKind::Directory;
         if let Some(first) = self.links.get(&found.ino).filter(|_| has_names) {
-            let made = self.to.link(*first, parent.ino, name)?;
+            let made = self.to.link(*first, directory, name)?;
             self.to.forget(made.ino, 1);
             self.tell(path, 1, 0)?;
             return Ok(made.ino);
@@ -110,7 +111,7 @@ impl Copy<'_, '_> {
             FileKind::Socket => NewInode::Socket,
         };
         let caller = Caller { uid: found.uid, gid: found.gid, ..Caller::COPIER };
-        let made = self.to.create(parent.ino, name, new, found.permissions, &caller)?.ino;
+        let made = self.to.create(directory, name, new, found.permissions, &caller)?.ino;
         let done = self.fill(path, found, made);
         self.to.forget(made, 1);
         done?;

@@ -4,7 +4,8 @@
 //! [`OpenOptions`] opens a [`File`].
 //!
 //! - A path is bytes: a string, a byte string or a [`Path`](std::path::Path). It begins at the
-//!   volume's root, with or without a slash.
+//!   volume's root, with or without a slash. An empty path leads nowhere. A name has at most 255
+//!   bytes, a path any number, also more than `PATH_MAX`.
 //! - Symbolic links are followed inside the volume, at most 40 in a row. `..` at the root is the
 //!   root, and a link to `/etc` leads to the volume's `etc`. Nothing leads to the system's files.
 //! - Permissions are not checked: who has the image may do everything. New files belong to root,
@@ -25,10 +26,12 @@
 mod copy;
 mod directory;
 mod file;
+mod last;
 mod metadata;
 mod options;
 mod path;
 mod volume;
+mod xattr;
 
 pub use copy::{Copied, CopyProgress};
 pub use directory::{DirEntry, ReadDir};

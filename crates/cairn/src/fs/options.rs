@@ -5,6 +5,7 @@ use std::io::{Error, ErrorKind, Result};
 use cairn_vfs::{Caller, FileKind, FileSystem, NewInode, SetAttributes, walk};
 
 use super::file::{File, Uses};
+use super::last::{Use, entry};
 use super::path::AsPath;
 use crate::volume::Volume;
 
@@ -127,7 +128,13 @@ impl OpenOptions {
         if self.create_new {
             return Ok(None);
         }
+        if self.create && path.ends_with(b"/") {
+            // Whatever is there: a path that ends like this is a directory's.
+            entry(fs, path, Use::Unlink)?;
+            return Err(cairn_vfs::Error::IsDirectory.into());
+        }
         let found = match walk::resolve(fs, path, true) {
+            _ if path.is_empty() => return Err(cairn_vfs::Error::NotFound.into()),
             Err(cairn_vfs::Error::NotFound) if self.create => return Ok(None),
             found => found?,
         };
@@ -140,11 +147,16 @@ impl OpenOptions {
     fn make(&self, volume: &Volume, path: &[u8]) -> Result<File> {
         let fs = volume.here()?;
         // A link that leads nowhere yet names the file that is made, but not a new one.
+        entry(&**fs, path, Use::Make)?;
         let path = if self.create_new { path.to_vec() } else { walk::behind_links(&**fs, path)? };
-        let (parent, name) = walk::resolve_parent(&**fs, &path)?;
+        let entry = entry(&**fs, &path, Use::Make)?;
+        if entry.has_slash {
+            return Err(cairn_vfs::Error::IsDirectory.into());
+        }
         let (uid, gid) = self.owner;
         let caller = Caller { uid, gid, ..Caller::ROOT };
-        let made = fs.create(parent.ino, name, NewInode::Regular, self.permissions, &caller)?;
+        let (directory, name) = (entry.directory, entry.name);
+        let made = fs.create(directory, name, NewInode::Regular, self.permissions, &caller)?;
         let file = File::new(fs.clone(), made.ino, self.uses)?;
         // A directory with set-group-id gives its own group.
         if made.gid != gid {

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use cairn_block::BlockDevice;
 use cairn_vfs::walk::{self, Next};
-use cairn_vfs::{
-    Caller, FileKind, NewInode, RenameMode, SetAttributes, SetTime, Timestamp, XattrMode,
-};
+use cairn_vfs::{Caller, FileKind, NewInode, RenameMode, SetAttributes, SetTime, Timestamp};
 
 use super::copy::{self, Copied, CopyProgress};
 use super::directory::ReadDir;
 use super::file::File;
+use super::last::{Use, entry, resolve};
 use super::metadata::Metadata;
 use super::path::{AsPath, join};
 use crate::error::Cause;
@@ -28,14 +27,6 @@ fn times(accessed: Timestamp, modified: Timestamp) -> SetAttributes {
         atime: Some(SetTime::To(accessed)),
         mtime: Some(SetTime::To(modified)),
         ..SetAttributes::default()
-    }
-}
-
-/// A name of what is no directory has no slash at its end.
-fn check_no_slash(path: &[u8]) -> Result<()> {
-    match path.ends_with(b"/") {
-        true => Err(cairn_vfs::Error::NotDirectory.into()),
-        false => Ok(()),
     }
 }
 
@@ -101,7 +92,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::read_dir`.
     pub fn read_dir(&self, path: impl AsPath) -> Result<ReadDir> {
-        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), true)?;
+        let found = resolve(&**self.here()?, path.as_path_bytes(), true)?;
         found.kind.check_directory()?;
         Ok(ReadDir::new(self.here()?.clone(), found.ino))
     }
@@ -111,7 +102,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::metadata`.
     pub fn metadata(&self, path: impl AsPath) -> Result<Metadata> {
-        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), true)?;
+        let found = resolve(&**self.here()?, path.as_path_bytes(), true)?;
         Ok(Metadata::new(found))
     }
 
@@ -120,7 +111,7 @@ impl Volume {
     /// # Errors
     /// As `std::fs::symlink_metadata`.
     pub fn symlink_metadata(&self, path: impl AsPath) -> Result<Metadata> {
-        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), false)?;
+        let found = resolve(&**self.here()?, path.as_path_bytes(), false)?;
         Ok(Metadata::new(found))
     }
 
@@ -151,7 +142,8 @@ impl Volume {
     pub fn create_dir_all(&self, path: impl AsPath) -> Result<()> {
         let path = path.as_path_bytes();
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        for end in ends.chain([path.len()]) {
+        // The root is there.
+        for end in ends.filter(|end| *end > 0).chain([path.len()]) {
             let above = path.get(..end).unwrap_or_default();
             match self.metadata(above) {
                 Ok(found) if found.is_dir() => {}
@@ -178,7 +170,7 @@ impl Volume {
     /// As `std::fs::read_link`.
     pub fn read_link(&self, path: impl AsPath) -> Result<Vec<u8>> {
         let fs = self.here()?;
-        let found = walk::resolve(&**fs, path.as_path_bytes(), false)?;
+        let found = resolve(&**fs, path.as_path_bytes(), false)?;
         if found.kind != FileKind::Symlink {
             return Err(Error::new(ErrorKind::InvalidInput, "not a symbolic link"));
         }
@@ -195,11 +187,11 @@ impl Volume {
 
     fn create(&self, path: &[u8], new: NewInode<'_>, permissions: u32) -> Result<()> {
         let fs = self.here()?;
+        let entry = entry(&**fs, path, Use::Make)?;
         if !matches!(new, NewInode::Directory) {
-            check_no_slash(path)?;
+            entry.check_new_file(&**fs)?;
         }
-        let (parent, name) = walk::resolve_parent(&**fs, path)?;
-        let made = fs.create(parent.ino, name, new, permissions, &Caller::ROOT)?;
+        let made = fs.create(entry.directory, entry.name, new, permissions, &Caller::ROOT)?;
         fs.forget(made.ino, 1);
         Ok(())
     }
@@ -210,10 +202,10 @@ impl Volume {
     /// As `std::fs::hard_link`.
     pub fn hard_link(&self, original: impl AsPath, link: impl AsPath) -> Result<()> {
         let fs = self.here()?;
-        check_no_slash(link.as_path_bytes())?;
-        let original = walk::resolve(&**fs, original.as_path_bytes(), false)?;
-        let (parent, name) = walk::resolve_parent(&**fs, link.as_path_bytes())?;
-        let made = fs.link(original.ino, parent.ino, name)?;
+        let original = resolve(&**fs, original.as_path_bytes(), false)?;
+        let entry = entry(&**fs, link.as_path_bytes(), Use::Make)?;
+        entry.check_new_file(&**fs)?;
+        let made = fs.link(original.ino, entry.directory, entry.name)?;
         fs.forget(made.ino, 1);
         Ok(())
     }
@@ -224,13 +216,13 @@ impl Volume {
     /// As `std::fs::rename`.
     pub fn rename(&self, from: impl AsPath, to: impl AsPath) -> Result<()> {
         let fs = self.here()?;
-        let (old, name) = walk::resolve_parent(&**fs, from.as_path_bytes())?;
-        let (new, new_name) = walk::resolve_parent(&**fs, to.as_path_bytes())?;
-        if walk::lookup(&**fs, old.ino, name)?.kind != FileKind::Directory {
-            check_no_slash(from.as_path_bytes())
-                .and_then(|()| check_no_slash(to.as_path_bytes()))?;
+        let old = entry(&**fs, from.as_path_bytes(), Use::Rename)?;
+        let new = entry(&**fs, to.as_path_bytes(), Use::Rename)?;
+        let found = walk::lookup(&**fs, old.directory, old.name)?;
+        if found.kind != FileKind::Directory && (old.has_slash || new.has_slash) {
+            return Err(cairn_vfs::Error::NotDirectory.into());
         }
-        Ok(fs.rename(old.ino, name, new.ino, new_name, RenameMode::Replace)?)
+        Ok(fs.rename(old.directory, old.name, new.directory, new.name, RenameMode::Replace)?)
     }
 
     /// Removes a name that is not a directory's.
@@ -238,9 +230,10 @@ impl Volume {
     /// # Errors
     /// As `std::fs::remove_file`.
     pub fn remove_file(&self, path: impl AsPath) -> Result<()> {
-        check_no_slash(path.as_path_bytes())?;
-        let (parent, name) = walk::resolve_parent(&**self.here()?, path.as_path_bytes())?;
-        Ok(self.here()?.unlink(parent.ino, name)?)
+        let fs = self.here()?;
+        let entry = entry(&**fs, path.as_path_bytes(), Use::Unlink)?;
+        entry.check_file(&**fs)?;
+        Ok(fs.unlink(entry.directory, entry.name)?)
     }
 
     /// Removes an empty directory.
@@ -248,8 +241,9 @@ impl Volume {
     /// # Errors
     /// As `std::fs::remove_dir`.
     pub fn remove_dir(&self, path: impl AsPath) -> Result<()> {
-        let (parent, name) = walk::resolve_parent(&**self.here()?, path.as_path_bytes())?;
-        Ok(self.here()?.rmdir(parent.ino, name)?)
+        let fs = self.here()?;
+        let entry = entry(&**fs, path.as_path_bytes(), Use::RemoveDirectory)?;
+        Ok(fs.rmdir(entry.directory, entry.name)?)
     }
 
     /// Removes a directory with everything below it, or a file. Symbolic links are not followed.
@@ -259,12 +253,12 @@ impl Volume {
     pub fn remove_dir_all(&self, path: impl AsPath) -> Result<()> {
         let fs = self.here()?;
         let path = path.as_path_bytes();
-        let start = walk::resolve(&**fs, path, false)?;
+        let start = resolve(&**fs, path, false)?;
         if start.kind != FileKind::Directory {
             return self.remove_file(path);
         }
         // The root has no name that could be removed: nothing below it is, either.
-        walk::resolve_parent(&**fs, path)?;
+        entry(&**fs, path, Use::RemoveDirectory)?;
         // Directories, each after the one that it is in.
         let mut directories = vec![Vec::new()];
         walk::walk(&**fs, start.ino, &mut |visit| {
@@ -274,7 +268,7 @@ impl Volume {
             Ok(Next::Continue)
         })?;
         for below in directories.iter().rev() {
-            let directory = walk::resolve(&**fs, &join(path, below), false)?;
+            let directory = resolve(&**fs, &join(path, below), false)?;
             for entry in walk::list(&**fs, directory.ino)? {
                 fs.unlink(directory.ino, &entry.name)?;
             }
@@ -332,50 +326,8 @@ impl Volume {
     }
 
     fn set(&self, path: &[u8], follow: bool, set: &SetAttributes) -> Result<()> {
-        let found = walk::resolve(&**self.here()?, path, follow)?;
+        let found = resolve(&**self.here()?, path, follow)?;
         self.here()?.setattr(found.ino, set)?;
-        Ok(())
-    }
-
-    /// An extended attribute by its full name (`user.note`); a symbolic link's own. `None` if there
-    /// is none of that name.
-    ///
-    /// # Errors
-    /// The path leads to no file, or the attributes cannot be read.
-    pub fn xattr(&self, path: impl AsPath, name: impl AsPath) -> Result<Option<Vec<u8>>> {
-        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), false)?;
-        match self.here()?.getxattr(found.ino, name.as_path_bytes()) {
-            Ok(value) => Ok(Some(value)),
-            Err(cairn_vfs::Error::NoAttribute) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The names of all extended attributes.
-    ///
-    /// # Errors
-    /// As [`Volume::xattr`].
-    pub fn list_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
-        let found = walk::resolve(&**self.here()?, path.as_path_bytes(), false)?;
-        Ok(self.here()?.listxattr(found.ino)?)
-    }
-
-    /// Sets an extended attribute, or removes it.
-    ///
-    /// # Errors
-    /// As [`Volume::xattr`]; there is no room, or none to remove.
-    pub fn set_xattr(
-        &self,
-        path: impl AsPath,
-        name: impl AsPath,
-        value: Option<&[u8]>,
-    ) -> Result<()> {
-        let (fs, name) = (self.here()?, name.as_path_bytes());
-        let found = walk::resolve(&**fs, path.as_path_bytes(), false)?;
-        match value {
-            Some(value) => fs.setxattr(found.ino, name, value, XattrMode::Set)?,
-            None => fs.removexattr(found.ino, name)?,
-        }
         Ok(())
     }
 
@@ -391,7 +343,7 @@ impl Volume {
         visit: &mut dyn FnMut(&[u8], &Metadata) -> ControlFlow<()>,
     ) -> Result<()> {
         let fs = self.here()?;
-        let start = walk::resolve(&**fs, path.as_path_bytes(), false)?;
+        let start = resolve(&**fs, path.as_path_bytes(), false)?;
         walk::walk(&**fs, start.ino, &mut |met| {
             let found = Metadata::new(met.attributes.clone());
             Ok(match visit(met.path, &found) {

@@ -88,6 +88,13 @@ fn errors_have_the_kinds_of_the_systems() {
             (volume.read("/dir").unwrap_err(), ErrorKind::IsADirectory),
             (volume.remove_dir("/dir").unwrap_err(), ErrorKind::DirectoryNotEmpty),
             (volume.create_dir("/dir").unwrap_err(), ErrorKind::AlreadyExists),
+            (volume.read("").unwrap_err(), ErrorKind::NotFound),
+            (volume.create_dir("").unwrap_err(), ErrorKind::NotFound),
+            (volume.create_dir("/").unwrap_err(), ErrorKind::AlreadyExists),
+            (volume.remove_dir("/").unwrap_err(), ErrorKind::ResourceBusy),
+            (volume.remove_file("/file/").unwrap_err(), ErrorKind::NotADirectory),
+            (volume.write("/new/", "x").unwrap_err(), ErrorKind::IsADirectory),
+            (volume.symlink("file", "/new/").unwrap_err(), ErrorKind::NotFound),
             (volume.write(vec![b'n'; 300], "x").unwrap_err(), ErrorKind::InvalidFilename),
             (volume.read_link("/file").unwrap_err(), ErrorKind::InvalidInput),
         ];

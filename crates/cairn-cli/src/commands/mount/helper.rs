@@ -12,8 +12,8 @@ use crate::failure::Status;
 
 /// What the helper prints about itself.
 const HELP: &str = "\
-mount.fuse.cairn: what mount(8) starts for a filesystem of type fuse.cairn (ext4 and F2FS images, \
-by Cairn)
+mount.fuse.cairn, mount.cairn: what mount(8) starts for a filesystem of type fuse.cairn or cairn \
+(ext4 and F2FS images)
 
 Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
 
@@ -29,6 +29,13 @@ Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
 In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0. By hand: mount -t fuse.cairn IMAGE \
 DIRECTORY, or cairn mount.
 ";
+
+/// The helpers' manual pages: names of files, and what they hold.
+#[must_use]
+pub fn pages() -> [(&'static str, String); 2] {
+    let page = include_str!("mount.cairn.8").replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    [("mount.cairn.8", page), ("mount.fuse.cairn.8", ".so man8/mount.cairn.8\n".to_owned())]
+}
 
 /// The answer to a helper's command line that asks for help, or is empty.
 #[must_use]
@@ -153,6 +160,23 @@ mod tests {
         }
         assert_eq!((help("cairn mount --help"), help("mount.fuse.cairn /a /b")), (None, None));
         assert_eq!(rewritten("mount.fuse.cairn -V"), "cairn --version");
+    }
+
+    #[test]
+    fn the_manual_page_has_the_options_of_the_help() {
+        let [(_, page), _] = pages();
+        for line in HELP.lines().filter(|line| line.starts_with("  -")) {
+            let (options, _) = line.trim().split_once("  ").unwrap();
+            for option in options.split(", ") {
+                let option = option.split(' ').next().unwrap().replace('-', "\\-");
+                assert!(
+                    page.contains(&format!(".B {option}"))
+                        || page.contains(&format!(".BI {option}")),
+                    "{option}"
+                );
+            }
+        }
+        assert!(page.contains(concat!("cairn ", env!("CARGO_PKG_VERSION"))), "{page}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One frame of the screen, as lines.
 
+use std::time::Duration;
+
 use cairn_base::stats::{Report, Value};
 
 use super::rates::{History, Series, Unit};
@@ -28,6 +30,8 @@ pub(super) struct View<'a> {
     pub history: &'a History,
     /// The mount point, if there is no report yet.
     pub mountpoint: &'a str,
+    /// How long the daemon has owed an answer, if that is long.
+    pub silence: Option<Duration>,
     /// Why there is no newer report.
     pub trouble: Option<&'a str>,
     /// True if the terminal shows Unicode.
@@ -50,9 +54,12 @@ pub(super) fn lines(view: &View<'_>, width: usize, height: usize) -> Vec<Line> {
         lines.push((Style::Plain, operations(report)));
         lines.extend(last_message(report).map(|text| (Style::Warning, text)));
     }
-    if let Some(trouble) = view.trouble {
-        lines.push((Style::Warning, trouble.to_owned()));
-    }
+    let silence = view.silence.map(|silence| format!("no answer for {} s", silence.as_secs()));
+    let warnings: Vec<String> =
+        silence.into_iter().chain(view.trouble.map(str::to_owned)).collect();
+    // They are the last to go on a low screen.
+    lines.truncate(height.saturating_sub(warnings.len()));
+    lines.extend(warnings.into_iter().map(|text| (Style::Warning, text)));
     lines.truncate(height);
     let fit = |(style, text): Line| (style, print_safe(&text).chars().take(width).collect());
     lines.into_iter().map(fit).collect()
@@ -217,17 +224,20 @@ mod tests {
     }
 
     fn view(history: &History) -> View<'_> {
-        View { history, mountpoint: "/mnt", trouble: None, unicode: true }
+        View { history, mountpoint: "/mnt", silence: None, trouble: None, unicode: true }
     }
 
     #[test]
     fn a_frame_fits_every_screen() {
         let history = history();
-        let trouble = View { trouble: Some("no answer"), ..view(&history) };
-        for shown in [view(&history), trouble, view(&History::default())] {
+        let trouble = View { trouble: Some("it is stopped"), ..view(&history) };
+        let silent = View { silence: Some(Duration::from_millis(7900)), ..trouble };
+        for shown in [view(&history), trouble, silent, view(&History::default())] {
             for (width, height) in [(80, 24), (1, 1), (0, 0), (20, 5), (79, 23), (400, 100)] {
                 let lines = lines(&shown, width, height);
                 assert!(lines.len() <= height, "{width}x{height}: {}", lines.len());
+                let says = lines.iter().any(|(_, line)| line == "no answer for 7 s");
+                assert_eq!(says, shown.silence.is_some() && height > 0 && width > 16);
                 for (_, line) in &lines {
                     assert!(line.chars().count() <= width, "{width}x{height}: {line}");
                     assert!(line.chars().all(|letter| !letter.is_control()), "{line:?}");

@@ -1,5 +1,6 @@
 //! `cairn top`: what a mount does, on a terminal.
 
+mod asking;
 mod frame;
 mod rates;
 mod screen;
@@ -7,17 +8,17 @@ mod screen;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_base::stats::Report;
 use cairn_base::thread::spawn;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use signal_hook::consts::{SIGTSTP, SIGWINCH};
 
+use self::asking::{Asking, TOLD, Told, willing};
 use self::frame::View;
 use self::rates::History;
 use self::screen::{Screen, is_unicode};
@@ -45,8 +46,8 @@ pub struct Args {
     /// Time between two looks.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = stats::seconds)]
     pub interval: Duration,
-    /// Where the image is mounted. Without it: all mounts that answer, one after the other; --once
-    /// and --json take one.
+    /// Where the image is mounted. Without it: all mounts that you may ask, one after the other;
+    /// --once and --json take one.
     pub mountpoint: Option<PathBuf>,
 }
 
@@ -68,18 +69,14 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// The mount points to look at: the given one, or all whose daemons answer.
+/// The mount points to look at: the given one, or all whose daemons do not refuse.
 fn points(args: &Args) -> Outcome<Vec<PathBuf>> {
     if let Some(point) = &args.mountpoint {
+        live_mount::find(point)?;
         return Ok(vec![point.clone()]);
     }
-    let (mut points, mut refused) = (Vec::new(), None);
-    for mount in live_mount::all()? {
-        match stats::ask(&mount.point) {
-            Ok(_) => points.push(mount.point),
-            Err(failure) => refused = refused.or(Some(failure)),
-        }
-    }
+    let all = live_mount::all()?.into_iter().map(|mount| mount.point).collect();
+    let (points, refused) = willing(all, FIRST).map_err(not_started)?;
     match refused {
         _ if !points.is_empty() => Ok(points),
         Some(failure) => Err(failure),
@@ -126,7 +123,7 @@ fn print(args: &Args) -> Outcome {
 fn print_frame(history: &History, point: &Path) -> Outcome {
     let mountpoint = &*point.to_string_lossy();
     let unicode = is_unicode();
-    let view = View { history, mountpoint, trouble: None, unicode };
+    let view = View { history, mountpoint, silence: None, trouble: None, unicode };
     let lines = frame::lines(&view, 80, usize::MAX);
     let lines = lines.iter().map(|(_, line)| format!("{}\n", line.trim_end()));
     let text: String = lines.collect();
@@ -146,45 +143,35 @@ fn object(history: &History, seconds: f64) -> Value {
     Value::Object(object)
 }
 
-/// What the thread that asks the daemon has found.
-enum Found {
-    Report(Report, f64),
-    Trouble(String),
-    /// It is not mounted any more.
-    Gone,
-    /// Its daemon is not there.
-    Failed(Failure),
-}
-
-/// Bytes on the stream that wakes the screen: this one, or the number of a signal.
-const FOUND: u8 = 0;
+/// How long an answer may take before `top` says that there is none.
+const SOON: Duration = Duration::from_secs(2);
+/// How long `top` waits for the first answer before it takes the terminal: a refusal is printed.
+const FIRST: Duration = Duration::from_millis(300);
+/// How often the screen is drawn at least.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// The live screen. Threads ask the daemon and take signals, so that a daemon that does not answer
 /// holds up no key.
 fn watch(args: &Args) -> Outcome {
     let points = points(args)?;
-    // Before the screen, so that the error is on the usual page.
-    stats::ask(&points[0])?;
-    let failed = |error: io::Error| Failure::start("top", &error, "end other programs");
-    let (mut woken, waker) = UnixStream::pair().map_err(failed)?;
-    take_signals(waker.try_clone().map_err(failed)?).map_err(failed)?;
-    let (found, finds) = mpsc::channel();
-    let (asks, asked) = mpsc::channel();
-    let (first, interval) = (points[0].clone(), args.interval);
-    spawn("asks", move || ask_again_and_again(first, interval, &asked, &found, waker))
-        .map_err(failed)?;
+    let (mut woken, waker) = UnixStream::pair().map_err(not_started)?;
+    take_signals(waker.try_clone().map_err(not_started)?).map_err(not_started)?;
+    let mut shown = Shown::start(points, args.interval, waker)?;
+    if let Some(End::Gone) = shown.await_answer(FIRST)? {
+        return shown.tell_gone();
+    }
     let screen = Screen::enter()?;
-    let mut shown = Shown { points: &points, at: 0, history: History::default(), trouble: None };
-    let ended = shown.until_end(&screen, &mut woken, &finds, &asks);
+    let ended = shown.until_end(&screen, &mut woken);
     drop(screen);
     match ended? {
         End::Key => Ok(()),
         End::Signal(number) => std::process::exit(128 + i32::from(number)),
-        End::Gone => {
-            screen::tell(&format!("{}: unmounted", points[shown.at].display()));
-            Ok(())
-        }
+        End::Gone => shown.tell_gone(),
     }
+}
+
+fn not_started(error: io::Error) -> Failure {
+    Failure::start("top", &error, "end other programs")
 }
 
 /// Sends each signal's number.
@@ -202,37 +189,6 @@ fn take_signals(mut to: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for the report of a mount after each interval, and at once for that of another.
-fn ask_again_and_again(
-    mut point: PathBuf,
-    interval: Duration,
-    asked: &Receiver<PathBuf>,
-    found: &Sender<(PathBuf, Found)>,
-    mut waker: UnixStream,
-) {
-    let mut last = Instant::now();
-    loop {
-        let find = match stats::ask(&point) {
-            Ok(report) => {
-                let seconds = last.elapsed().as_secs_f64();
-                last = Instant::now();
-                Found::Report(report, seconds)
-            }
-            Err(_) if live_mount::find(&point).is_err() => Found::Gone,
-            Err(failure) if failure.status == Status::Io => Found::Trouble(failure.to_string()),
-            Err(failure) => Found::Failed(failure),
-        };
-        if found.send((point.clone(), find)).is_err() || waker.write_all(&[FOUND]).is_err() {
-            return;
-        }
-        match asked.recv_timeout(interval) {
-            Ok(other) => point = other,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-    }
-}
-
 enum End {
     Key,
     Signal(u8),
@@ -240,45 +196,79 @@ enum End {
 }
 
 /// What the screen shows.
-struct Shown<'a> {
-    points: &'a [PathBuf],
+struct Shown {
+    points: Vec<PathBuf>,
     at: usize,
+    interval: Duration,
+    waker: UnixStream,
+    asking: Asking,
     history: History,
+    /// Since when the daemon owes an answer, and why it gives none, if it has told.
+    asked: Option<Instant>,
     trouble: Option<String>,
 }
 
-impl Shown<'_> {
-    fn until_end(
-        &mut self,
-        screen: &Screen,
-        woken: &mut UnixStream,
-        finds: &Receiver<(PathBuf, Found)>,
-        asks: &Sender<PathBuf>,
-    ) -> Outcome<End> {
+impl Shown {
+    fn start(points: Vec<PathBuf>, interval: Duration, waker: UnixStream) -> Outcome<Self> {
+        let asking = Asking::start(&points[0], interval, &waker).map_err(not_started)?;
+        let history = History::default();
+        let (at, asked, trouble) = (0, None, None);
+        Ok(Self { points, at, interval, waker, asking, history, asked, trouble })
+    }
+
+    /// Shows another mount.
+    fn turn_to(&mut self, at: usize) -> Outcome {
+        self.asking =
+            Asking::start(&self.points[at], self.interval, &self.waker).map_err(not_started)?;
+        (self.at, self.history, self.asked, self.trouble) = (at, History::default(), None, None);
+        Ok(())
+    }
+
+    fn tell_gone(&self) -> Outcome {
+        screen::tell(&format!("{}: unmounted", self.points[self.at].display()));
+        Ok(())
+    }
+
+    /// Takes what has been told, until there is an answer or the time is over.
+    fn await_answer(&mut self, patience: Duration) -> Outcome<Option<End>> {
+        let until = Instant::now() + patience;
+        while self.history.newest().is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            let Some(told) = self.asking.next(left) else { break };
+            if let Some(end) = self.take(told)? {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+
+    fn until_end(&mut self, screen: &Screen, woken: &mut UnixStream) -> Outcome<End> {
         let lost = |error: io::Error| Failure::start("top", &error, "start it again");
         loop {
+            while let Some(told) = self.asking.next(Duration::ZERO) {
+                if let Some(end) = self.take(told)? {
+                    return Ok(end);
+                }
+            }
             self.draw(screen)?;
             let stdin = io::stdin();
             let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&*woken, PollFlags::IN)];
-            match poll(&mut fds, None) {
+            match poll(&mut fds, Some(&TICK)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(lost(error.into())),
             }
             let [has_key, is_woken] = fds.map(|fd| !fd.revents().is_empty());
-            if has_key && let Some(end) = self.key(asks)? {
+            if has_key && let Some(end) = self.key()? {
                 return Ok(end);
             }
-            if !is_woken {
+            let mut byte = [TOLD];
+            if is_woken {
+                woken.read_exact(&mut byte).map_err(lost)?;
+            }
+            if byte == [TOLD] {
                 continue;
             }
-            let mut byte = [0];
-            woken.read_exact(&mut byte).map_err(lost)?;
             match i32::from(byte[0]) {
-                0 => {
-                    if let Some(end) = self.take(finds)? {
-                        return Ok(end);
-                    }
-                }
                 SIGWINCH => {}
                 SIGTSTP => {
                     screen.lend();
@@ -293,15 +283,19 @@ impl Shown<'_> {
     fn draw(&self, screen: &Screen) -> Outcome {
         let (width, height) = screen.size();
         let position = (self.at + 1, self.points.len());
-        let mountpoint = &*self.points[self.at].to_string_lossy();
-        let (history, trouble) = (&self.history, self.trouble.as_deref());
-        let view = View { history, mountpoint, trouble, unicode: is_unicode() };
+        let view = View {
+            history: &self.history,
+            mountpoint: &self.points[self.at].to_string_lossy(),
+            silence: self.asked.map(|asked| asked.elapsed()).filter(|silence| *silence >= SOON),
+            trouble: self.trouble.as_deref(),
+            unicode: is_unicode(),
+        };
         let mut lines = frame::lines(&view, width, height.saturating_sub(1));
         lines.push(frame::keys(position, width));
         screen.show(&lines)
     }
 
-    fn key(&mut self, asks: &Sender<PathBuf>) -> Outcome<Option<End>> {
+    fn key(&mut self) -> Outcome<Option<End>> {
         let mut keys = [0; 16];
         let count = match rustix::io::read(io::stdin(), &mut keys) {
             // The terminal has gone.
@@ -309,33 +303,35 @@ impl Shown<'_> {
             Ok(count) => count,
             Err(_) => return Ok(None),
         };
-        let step = match keys[..count] {
-            [b'q' | b'Q', ..] => return Ok(Some(End::Key)),
-            [b'n' | b'\t', ..] => 1,
-            [b'p', ..] => self.points.len() - 1,
-            _ => 0,
-        };
-        if step % self.points.len() != 0 {
-            self.at = (self.at + step) % self.points.len();
-            (self.history, self.trouble) = (History::default(), None);
-            let _ = asks.send(self.points[self.at].clone());
+        for key in &keys[..count] {
+            let step = match key {
+                b'q' | b'Q' => return Ok(Some(End::Key)),
+                b'n' | b'\t' => 1,
+                b'p' => self.points.len() - 1,
+                _ => 0,
+            };
+            if step % self.points.len() != 0 {
+                self.turn_to((self.at + step) % self.points.len())?;
+            }
         }
         Ok(None)
     }
 
-    fn take(&mut self, finds: &Receiver<(PathBuf, Found)>) -> Outcome<Option<End>> {
-        let Ok((point, found)) = finds.try_recv() else { return Ok(None) };
-        if point != self.points[self.at] {
-            return Ok(None);
-        }
-        match found {
-            Found::Report(report, seconds) => {
-                self.history.push(report, seconds);
-                self.trouble = None;
+    fn take(&mut self, told: Told) -> Outcome<Option<End>> {
+        match told {
+            Told::Asked(when) => self.asked = self.asked.or(Some(when)),
+            Told::Report(report, seconds) => {
+                self.history.push(*report, seconds);
+                (self.asked, self.trouble) = (None, None);
             }
-            Found::Trouble(why) => self.trouble = Some(why),
-            Found::Gone => return Ok(Some(End::Gone)),
-            Found::Failed(failure) => return Err(failure),
+            Told::Trouble(why) => self.trouble = Some(why),
+            // The others go on.
+            Told::Gone | Told::Failed(_) if self.points.len() > 1 => {
+                self.points.remove(self.at);
+                self.turn_to(self.at % self.points.len())?;
+            }
+            Told::Gone => return Ok(Some(End::Gone)),
+            Told::Failed(failure) => return Err(failure),
         }
         Ok(None)
     }

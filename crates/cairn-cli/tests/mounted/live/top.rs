@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::{SIZE, cairn, refused};
 use crate::fixture::{CAIRN, Volume};
 
-/// Watches a mount on a terminal of 80×24, and ends that in each way. Whatever the way, the
-/// terminal must then be as it was before.
-const WATCH: &str = r#"
+/// Starts `cairn top` on a terminal of 80×24. However it ends, the terminal must then be as it was
+/// before.
+const TERMINAL: &str = r#"
 import fcntl, os, pty, select, signal, struct, subprocess, sys, termios
-cairn, mount = sys.argv[1:]
+cairn, mount = sys.argv[1:3]
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 master, slave = pty.openpty()
 def size(rows, columns):
@@ -34,11 +34,12 @@ def lead():
     # Some are ignored under nohup and in the background, and top then leaves them so.
     for number in [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT]:
         signal.signal(number, signal.SIG_DFL)
-def start():
+def start(*words):
     os.environ["LANG"] = "C.UTF-8"
     top = subprocess.Popen([cairn, "top", "--interval", "0.05", mount], stdin=slave, stdout=slave,
         stderr=slave, preexec_fn=lead)
-    until(ENTER); until(b"requests"); until(b"latency p99"); until(b"q ends")
+    until(ENTER)
+    for word in words or [b"requests", b"latency p99", b"q ends"]: until(word)
     assert termios.tcgetattr(slave)[3] & (termios.ICANON | termios.ECHO) == 0
     return top
 def ended(top, status):
@@ -46,6 +47,10 @@ def ended(top, status):
     assert found == status, (found, status, seen)
     until(LEAVE)
     assert termios.tcgetattr(slave) == before
+"#;
+
+/// Ends it in each way.
+const WATCH: &str = r#"
 top = start(); os.write(master, b"q"); ended(top, 0)
 for number in [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]:
     top = start(); top.send_signal(number); ended(top, 128 + number)
@@ -66,10 +71,40 @@ print("restored")
 #[test]
 fn the_terminal_is_restored_at_every_end() {
     let mut volume = Volume::mounted(SIZE, "");
+    let script = [TERMINAL, WATCH].concat();
     let root = volume.root();
-    let arguments = ["-c", WATCH, CAIRN, root.to_str().unwrap()].map(Path::new);
+    let arguments = ["-c", &script, CAIRN, root.to_str().unwrap()].map(Path::new);
     assert_eq!(judge::run("python3", arguments), "restored\n");
     assert_eq!(volume.await_end(), "");
+}
+
+/// The daemon is stopped under it, and before it starts.
+const STOPPED: &str = r#"
+daemon = int(sys.argv[3])
+top = start()
+os.kill(daemon, signal.SIGSTOP)
+try:
+    # What was there stays there.
+    until(b"latency p99"); until(b"no answer for 2 s"); until(b"requests"); until(b"no answer for 3 s")
+    os.write(master, b"q"); ended(top, 0)
+    top = start(b"waiting for its daemon", b"no answer for 2 s")
+    os.write(master, b"n"); os.write(master, b"q"); ended(top, 0)
+    top = start(b"waiting for its daemon")
+finally:
+    os.kill(daemon, signal.SIGCONT)
+until(b"latency p99"); os.write(master, b"q"); ended(top, 0)
+print("keys are answered")
+"#;
+
+#[test]
+fn a_daemon_that_is_stopped_holds_up_no_key() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let daemon = volume.stats()["mount"]["pid"].to_string();
+    let script = [TERMINAL, STOPPED].concat();
+    let root = volume.root();
+    let arguments = ["-c", &script, CAIRN, root.to_str().unwrap(), &daemon].map(Path::new);
+    assert_eq!(judge::run("python3", arguments), "keys are answered\n");
+    volume.unmount();
 }
 
 /// The names in backticks of the section on `top` in docs/control.md.

@@ -1,5 +1,7 @@
 //! `cairn generate`: manual pages and shell completions, for `make install`.
 
+mod completions;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap_complete::Shell;
 
 use super::build::failure;
+use super::mount::helper;
 use crate::failure::{Failure, Outcome};
 
 /// Arguments of `generate`.
@@ -15,7 +18,8 @@ use crate::failure::{Failure, Outcome};
 Example:
   cairn generate /usr/local/share")]
 pub struct Args {
-    /// The share directory: pages go to man/man1, completions to where each shell looks.
+    /// The share directory: pages go to man/man1 and man/man8, completions to where each shell
+    /// looks.
     pub share: PathBuf,
 }
 
@@ -23,7 +27,7 @@ pub struct Args {
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn run(args: &Args, mut program: clap::Command) -> Outcome {
+pub fn run(args: &Args, program: &clap::Command) -> Outcome {
     let directory = |below: &str| {
         let path = args.share.join(below);
         fs::create_dir_all(&path)
@@ -38,6 +42,11 @@ pub fn run(args: &Args, mut program: clap::Command) -> Outcome {
         let page = page.map_err(|error| Failure::host(made, &error))?;
         install(&page.path(), &pages.join(page.file_name()))?;
     }
+    let pages = directory("man/man8")?;
+    for (name, page) in helper::pages() {
+        write(page.as_bytes(), &pages.join(name))?;
+    }
+    let mut program = completions::shown(program);
     for (shell, below) in [
         (Shell::Bash, "bash-completion/completions"),
         (Shell::Zsh, "zsh/site-functions"),
@@ -56,6 +65,9 @@ pub fn run(args: &Args, mut program: clap::Command) -> Outcome {
 
 /// Puts a file that was made into its place.
 fn install(from: &Path, to: &Path) -> Outcome {
-    let contents = fs::read(from).map_err(|error| Failure::host(from, &error))?;
-    cairn_build::replace(to, &contents).map_err(failure)
+    write(&fs::read(from).map_err(|error| Failure::host(from, &error))?, to)
+}
+
+fn write(contents: &[u8], to: &Path) -> Outcome {
+    cairn_build::replace(to, contents).map_err(failure)
 }
