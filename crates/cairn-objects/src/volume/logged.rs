@@ -16,7 +16,7 @@ use super::state::{Fresh, State, pack};
 use crate::extents::Extents;
 use crate::format::local_log::Header;
 use crate::format::{ObjectId, SECTOR, data};
-use crate::local_log::Log;
+use crate::local_log::{Log, header_for};
 
 /// What becomes a record.
 struct Unlogged {
@@ -187,7 +187,8 @@ impl Core {
             (manifest.id, manifest.size, manifest.epoch)
         };
         let (nonce, claims) = (self.nonce, [0, self.nonce]);
-        log.begin(Header { volume, size, epoch, nonce, first: 1, stored: 0, claims })?;
+        let header = header_for(volume, size);
+        log.begin(Header { epoch, nonce, claims, ..header })?;
         let mut state = self.state.lock();
         (state.logs, state.logged) = (true, state.written);
         Ok(())
