@@ -141,7 +141,7 @@ impl Log {
     fn stranger(&self) -> Error {
         let detail = format!(
             "the file {} is no log of an object volume: name another; if it was one, what only it \
-             had is lost: move it away, and open the volume with ?discard-log to go on without that",
+             had is lost: move it away, and open the volume with ?discard-log to go on without it",
             self.name()
         );
         Error::new(ErrorKind::Unsupported, "open", detail)

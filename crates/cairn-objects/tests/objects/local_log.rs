@@ -1,6 +1,6 @@
 //! The local log: what was flushed is there with it, wherever the process or the machine dies, and
-//! without it the disk is as it was at one moment. A log that another writer has overtaken is refused,
-//! and both ways out work.
+//! without it the disk is as it was at one moment. A log that another writer has overtaken is
+//! refused, and both ways out work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
