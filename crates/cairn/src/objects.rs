@@ -230,7 +230,7 @@ fn fill(to: &dyn BlockDevice, from: &FileDevice, data: &[Range<u64>]) -> cairn_b
         let mut at = range.start;
         while at < range.end {
             let len = (range.end - at).min(PIECE);
-            to.write_at(at, from.read_at(at, len as usize)?.to_vec())?;
+            to.write_at(at, from.read_at(at, len as usize)?.into_bytes())?;
             at += len;
         }
     }
