@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::stats::Report;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::{BlockDevice, BlockDeviceExt, ErrorKind};
 use cairn_objects::pool::Pool;
@@ -57,16 +58,30 @@ pub(crate) fn open(
         ObjectVolume::open_in(store, &volume.address.volume, &options(volume, write))
     });
     let opened = Arc::new(opened.map_err(refused(image))?);
-    if write {
-        let mut all = OPEN.lock();
-        all.retain(|volume| volume.strong_count() > 0);
-        all.push(Arc::downgrade(&opened));
-    }
+    let mut all = OPEN.lock();
+    all.retain(|(_, volume)| volume.strong_count() > 0);
+    all.push((volume.address.clone(), Arc::downgrade(&opened)));
+    drop(all);
     Ok(opened)
 }
 
-/// Volumes that this process writes.
-static OPEN: Mutex<Vec<Weak<ObjectVolume>>> = Mutex::new(Rank::Leaf, Vec::new());
+/// Volumes that this process has open.
+static OPEN: Mutex<Vec<(Address, Weak<ObjectVolume>)>> = Mutex::new(Rank::Leaf, Vec::new());
+
+/// Counters of the object volumes that this process has open, with their addresses: requests,
+/// flushes, objects, and how it stands with a local log.
+#[must_use]
+pub fn reports() -> Vec<Report> {
+    // Whoever drops the last reference closes the volume, which is not done under a lock.
+    let open: Vec<_> = OPEN.lock().clone();
+    let alive = open.iter().filter_map(|(address, volume)| Some((address, volume.upgrade()?)));
+    let report = |(address, volume): (&Address, Arc<ObjectVolume>)| {
+        let mut report = Report::new().with("address", address.to_string());
+        report.merge(volume.report());
+        report
+    };
+    alive.map(report).collect()
+}
 
 /// For a process that is about to end, and has unmounted its filesystems: nobody is the writer of
 /// its object volumes afterwards, even if threads still hold them. Otherwise other machines could
@@ -76,7 +91,7 @@ static OPEN: Mutex<Vec<Weak<ObjectVolume>>> = Mutex::new(Rank::Leaf, Vec::new())
 /// The store, or another writer has the volume. Nothing that was flushed is lost.
 pub fn release_all() -> cairn_block::Result<()> {
     let open = std::mem::take(&mut *OPEN.lock());
-    let open: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
+    let open: Vec<_> = open.iter().filter_map(|(_, volume)| volume.upgrade()).collect();
     open.iter().try_for_each(|volume| volume.release())
 }
 
@@ -215,7 +230,7 @@ fn fill(to: &dyn BlockDevice, from: &FileDevice, data: &[Range<u64>]) -> cairn_b
         let mut at = range.start;
         while at < range.end {
             let len = (range.end - at).min(PIECE);
-            to.write_at(at, from.read_at(at, len as usize)?.to_vec())?;
+            to.write_at(at, from.read_at(at, len as usize)?.into_bytes())?;
             at += len;
         }
     }

@@ -12,7 +12,7 @@ use cairn_block::BlockDeviceExt;
 use cairn_testkit::judge;
 use serde_json::Value;
 
-use crate::fixture::{CAIRN, Volume, is_mounted};
+use crate::fixture::{CAIRN, Volume, is_mounted, stats};
 
 const SIZE: &str = "64M";
 const WRITERS: u64 = 4;
@@ -32,9 +32,13 @@ fn cairn(arguments: &[&str]) -> String {
 
 /// A place for a mount, the address of a new volume beside it, and the mount point.
 fn made() -> (Volume, String, String) {
+    made_as("ext4")
+}
+
+fn made_as(format: &str) -> (Volume, String, String) {
     let volume = Volume::make(2 << 20, &[]);
     let address = format!("file-store://{}@disk", volume.outside("pool").display());
-    cairn(&["mkfs", "--size", SIZE, &address]);
+    cairn(&["mkfs", "-t", format, "--size", SIZE, &address]);
     let point = volume.root().to_str().unwrap().to_owned();
     (volume, address, point)
 }
@@ -72,6 +76,10 @@ impl Drop for Daemon {
 
 /// What e2fsck says of the assembled image.
 fn assert_clean(volume: &Volume, address: &str) {
+    assert_clean_by(judge::assert_clean, volume, address);
+}
+
+fn assert_clean_by(judge: fn(&Path), volume: &Volume, address: &str) {
     const PIECE: usize = 1 << 20;
     let image = ImageSpec::parse(address.as_ref()).unwrap();
     let device = cairn::open_device(&image, &[], false).unwrap();
@@ -80,7 +88,7 @@ fn assert_clean(volume: &Volume, address: &str) {
     for at in (0..device.geometry().size).step_by(PIECE) {
         file.write_all(&device.read_at(at, PIECE).unwrap()).unwrap();
     }
-    judge::assert_clean(&raw);
+    judge(&raw);
 }
 
 /// Writes files until the mount dies. Returns how many were acknowledged.
@@ -104,14 +112,11 @@ fn contents(writer: u64, serial: u64) -> Vec<u8> {
     bytes.iter().copied().cycle().take(20_000 + serial as usize).collect()
 }
 
-#[test]
-fn a_killed_daemon_loses_nothing_that_was_flushed() {
-    let (volume, address, point) = made();
-    let root = volume.root();
-    let mut daemon = Daemon::start(&address, &point);
+/// Kills a daemon while files are written and synced. Returns what was acknowledged of each writer.
+fn killed_under_load(daemon: &mut Daemon, root: &Path) -> Vec<u64> {
     let done = AtomicU64::new(0);
     let acknowledged: Vec<u64> = std::thread::scope(|scope| {
-        let (root, done) = (&root, &done);
+        let done = &done;
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| scope.spawn(move || write_files(root, writer, done)))
             .collect();
@@ -121,16 +126,117 @@ fn a_killed_daemon_loses_nothing_that_was_flushed() {
         daemon.kill();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    cairn(&["umount", "-l", &point]);
-    // The writer ended on this machine, so nothing has to be said for the next one.
-    let _daemon = Daemon::start(&address, &point);
-    for (writer, files) in (0..).zip(&acknowledged) {
+    assert!(acknowledged.iter().sum::<u64>() >= 150);
+    acknowledged
+}
+
+#[track_caller]
+fn assert_all_there(root: &Path, acknowledged: &[u64]) {
+    for (writer, files) in (0..).zip(acknowledged) {
         for serial in 0..*files {
             let read = fs::read(root.join(format!("{writer}-{serial}"))).unwrap();
             assert!(read == contents(writer, serial), "{writer}-{serial} of {files}");
         }
     }
-    assert!(acknowledged.iter().sum::<u64>() >= 150);
+}
+
+#[test]
+fn a_killed_daemon_loses_nothing_that_was_flushed() {
+    let (volume, address, point) = made();
+    let mut daemon = Daemon::start(&address, &point);
+    let acknowledged = killed_under_load(&mut daemon, &volume.root());
+    cairn(&["umount", "-l", &point]);
+    // The writer ended on this machine, so nothing has to be said for the next one.
+    let _daemon = Daemon::start(&address, &point);
+    assert_all_there(&volume.root(), &acknowledged);
+    cairn(&["umount", &point]);
+    assert_clean(&volume, &address);
+}
+
+#[test]
+fn a_killed_daemon_loses_nothing_that_was_flushed_to_a_local_log() {
+    for format in ["ext4", "f2fs"] {
+        let judge: fn(&Path) = match format {
+            "ext4" => judge::assert_clean,
+            _ => judge::assert_f2fs_clean,
+        };
+        let (volume, address, point) = made_as(format);
+        let file = volume.outside("flushes");
+        let logged = format!("{address}?log={}", file.display());
+        let mut daemon = Daemon::start(&logged, &point);
+        let acknowledged = killed_under_load(&mut daemon, &volume.root());
+        cairn(&["umount", "-l", &point]);
+        // Without the log, something may be missing. A log in the wrong place is not made.
+        let wrong = volume.outside("wrong");
+        let elsewhere = format!("{address}?log={}", wrong.display());
+        for command in [&["ls", &address][..], &["ls", &elsewhere], &["mkdir", &elsewhere, "/a"]] {
+            let (status, _, said) = run(command);
+            assert!(status == 6 && said.contains("may have flushed writes"), "{status}: {said}");
+        }
+        assert!(!wrong.exists());
+        // What an interrupted copy leaves is refused.
+        let cut = volume.outside("cut");
+        fs::copy(&file, &cut).unwrap();
+        File::options().write(true).open(&cut).unwrap().set_len(1 << 20).unwrap();
+        let (status, _, said) = run(&["ls", &format!("{address}?log={}", cut.display())]);
+        assert!(status != 0 && said.contains("is damaged: it has 1048576 bytes"), "{said}");
+        let _daemon = Daemon::start(&logged, &point);
+        assert_all_there(&volume.root(), &acknowledged);
+        let counters = &stats(Path::new(&point))["object_volume"];
+        assert_eq!(counters["log_in_use"], true, "{counters}");
+        cairn(&["umount", &point]);
+        assert_clean_by(judge, &volume, &address);
+        assert_eq!(fs::metadata(&file).unwrap().len(), 0);
+    }
+}
+
+/// Flushes that a full disk does not take, and those after somebody has removed the log, go to the
+/// store, and that is told.
+#[test]
+fn a_local_log_on_a_full_disk_or_removed_is_in_nobodys_way() {
+    let (volume, address, point) = made();
+    let small = volume.outside("small");
+    fs::create_dir(&small).unwrap();
+    let small = small.to_str().unwrap();
+    judge::run("mount", ["-t", "tmpfs", "-o", "size=256k", "none", small]);
+    let file = format!("{small}/flushes");
+    let logged = format!("{address}?log={file}");
+    let mut daemon = Daemon::start(&logged, &point);
+    let counters = || stats(Path::new(&point));
+    let mut sizes = Vec::new();
+    let mut write = |size: usize| {
+        let mut file = File::create_new(volume.path(&sizes.len().to_string())).unwrap();
+        file.write_all(&vec![size as u8; size]).unwrap();
+        file.sync_all().unwrap();
+        sizes.push(size);
+    };
+    (1..30).for_each(|number| write(number * 1000));
+    write(300_000);
+    let found = counters();
+    let part = &found["object_volume"];
+    assert!(part["log_fallbacks"].as_u64() > Some(0), "{part}");
+    assert_eq!(part["log_in_use"], true, "{part}");
+    assert!(part["log_error"].as_str().unwrap().contains("no space left"), "{part}");
+    let told = found["log"]["messages"].to_string();
+    assert_eq!(told.matches("the local log takes no flushes").count(), 1, "{told}");
+    fs::remove_file(&file).unwrap();
+    (1..5).for_each(|number| write(number * 1000));
+    let found = counters();
+    assert_eq!(found["object_volume"]["log_in_use"], false, "{found}");
+    let told = found["log"]["messages"].to_string();
+    assert_eq!(told.matches("the local log is out of use").count(), 1, "{told}");
+    let metrics = cairn(&["stats", "--prometheus", &point]);
+    assert!(metrics.contains("cairn_object_log_in_use{"), "{metrics}");
+    daemon.kill();
+    cairn(&["umount", "-l", &point]);
+    // The store has everything, but nobody can know that without the log.
+    let (status, _, said) = run(&["ls", &logged]);
+    assert!(status == 6 && said.contains("&discard-log"), "{status}: {said}");
+    let _daemon = Daemon::start(&format!("{logged}&discard-log"), &point);
+    for (number, size) in sizes.iter().enumerate() {
+        let read = fs::read(volume.path(&number.to_string())).unwrap();
+        assert!(read == vec![*size as u8; *size], "file {number}");
+    }
     cairn(&["umount", &point]);
     assert_clean(&volume, &address);
 }
@@ -176,8 +282,8 @@ fn a_mount_that_is_taken_over_stops_and_says_why() {
     assert!(late.is_err(), "it was acknowledged");
     let refused = File::create(volume.path("later")).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::ROFS.raw_os_error()), "{refused}");
-    let stats: Value = serde_json::from_str(&cairn(&["stats", "--json", &point])).unwrap();
-    assert!(stats.to_string().contains("another writer has taken over"), "{stats}");
+    let told = stats(Path::new(&point));
+    assert!(told.to_string().contains("another writer has taken over"), "{told}");
     let (_, _, said) = run(&["umount", &point]);
     assert!(said.contains("another writer has taken over"), "{said}");
     let listed = cairn(&["ls", &address]);

@@ -1,15 +1,23 @@
-//! The local log: a header, then records. Each begins at a multiple of [`BLOCK`].
+//! The local log: a header, then records, each from a multiple of [`BLOCK`] on, and two marks at
+//! the end.
 
 use cairn_base::units::as_u64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corrupt, Result, VERSION, checksum};
+use super::{Corrupt, Result, checksum};
 
+/// Version of the layout that this program writes, and the newest that it reads.
+const VERSION: u32 = 2;
 const HEADER: [u8; 8] = *b"CairnLog";
 const RECORD: [u8; 8] = *b"CairnRec";
+const MARK: [u8; 8] = *b"CairnEnd";
+/// Bytes of the header of version 1, which had no marks.
+const FIRST_HEADER: usize = 80;
 /// What a device writes as a whole or not at all. The header has so many bytes.
 pub(crate) const BLOCK: u64 = 512;
+/// Each of the two marks has so much room, so that no power cut tears both.
+const MARK_ROOM: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -25,7 +33,21 @@ struct RawHeader {
     first: U64,
     stored: U64,
     claims: [U64; 2],
+    end: U64,
 }
+const _: () = assert!(size_of::<RawHeader>() == FIRST_HEADER + 8);
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawMark {
+    magic: [u8; 8],
+    checksum: U32,
+    epoch: U32,
+    volume: U64,
+    nonce: U64,
+    number: U64,
+}
+const _: () = assert!(size_of::<RawMark>() == 40);
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -63,6 +85,9 @@ pub(crate) struct Header {
     pub(crate) stored: u64,
     /// Openings that claimed the volume to write the records into it.
     pub(crate) claims: [u64; 2],
+    /// Bytes of the log; the marks are the last. 0: it has no marks, because it has no records or
+    /// is of version 1.
+    pub(crate) end: u64,
 }
 
 /// What stands before the data object of a record.
@@ -89,6 +114,54 @@ pub(crate) fn space(length: u64) -> u64 {
     whole.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
+/// Bytes of a log with marks that has at most `size`.
+pub(crate) fn end_within(size: u64) -> u64 {
+    size.saturating_sub(size.checked_rem(MARK_ROOM).unwrap_or(0))
+}
+
+/// Where the records of a log of `end` bytes must end.
+pub(crate) fn records_end(end: u64) -> u64 {
+    end.saturating_sub(MARK_ROOM.saturating_mul(2))
+}
+
+/// Where the mark of a record is. Records in turn have the one and the other.
+pub(crate) fn mark_place(end: u64, number: u64) -> u64 {
+    let back = if number.is_multiple_of(2) { 2 } else { 1 };
+    end.saturating_sub(MARK_ROOM.saturating_mul(back))
+}
+
+/// True if this is the beginning of a record or a mark of any log.
+pub(crate) fn is_part(bytes: &[u8]) -> bool {
+    let record = RawRecord::read_from_prefix(bytes).ok().is_some_and(|(raw, _)| raw.is_whole());
+    record || RawMark::read_from_prefix(bytes).ok().is_some_and(|(raw, _)| raw.is_whole())
+}
+
+fn block_of(raw: &(impl IntoBytes + Immutable)) -> Vec<u8> {
+    let mut block = raw.as_bytes().to_vec();
+    block.resize(cairn_base::units::stored(BLOCK), 0);
+    block
+}
+
+impl RawRecord {
+    fn sum(&self) -> u32 {
+        checksum(&[Self { checksum: 0.into(), ..*self }.as_bytes()])
+    }
+
+    fn is_whole(&self) -> bool {
+        self.magic == RECORD && self.checksum.get() == self.sum()
+    }
+}
+
+impl RawMark {
+    fn sum(&self) -> u32 {
+        checksum(&[Self { checksum: 0.into(), ..*self }.as_bytes()])
+    }
+
+    fn is_whole(&self) -> bool {
+        self.magic == MARK && self.checksum.get() == self.sum()
+    }
+}
+
 impl Header {
     /// Its block.
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -104,22 +177,25 @@ impl Header {
             first: self.first.into(),
             stored: self.stored.into(),
             claims: self.claims.map(U64::from),
+            end: self.end.into(),
         };
         raw.checksum = checksum(&[raw.as_bytes()]).into();
-        let mut block = raw.as_bytes().to_vec();
-        block.resize(cairn_base::units::stored(BLOCK), 0);
-        block
+        block_of(&raw)
     }
 
     /// Reads the header of the log `name`. None if it begins as something else.
     pub(crate) fn decode(name: &str, block: &[u8]) -> Result<Option<Self>> {
-        let Ok((raw, _)) = RawHeader::read_from_prefix(block) else { return Ok(None) };
-        if raw.magic != HEADER {
+        if block.is_empty() || block.iter().zip(&HEADER).any(|(found, wanted)| found != wanted) {
             return Ok(None);
         }
+        let raw = RawHeader::read_from_prefix(block);
+        let (raw, _) = raw.map_err(|_| Corrupt::new(name, "has no whole header"))?;
         Corrupt::version(name, raw.version.get(), VERSION)?;
         let zeroed = RawHeader { checksum: 0.into(), ..raw };
-        Corrupt::checksum(name, raw.checksum.get(), checksum(&[zeroed.as_bytes()]))?;
+        let has_end = raw.version.get() > 1;
+        let bytes = zeroed.as_bytes();
+        let bytes = if has_end { bytes } else { bytes.get(..FIRST_HEADER).unwrap_or(bytes) };
+        Corrupt::checksum(name, raw.checksum.get(), checksum(&[bytes]))?;
         Ok(Some(Self {
             volume: raw.volume.get(),
             size: raw.size.get(),
@@ -128,7 +204,30 @@ impl Header {
             first: raw.first.get(),
             stored: raw.stored.get(),
             claims: raw.claims.map(U64::get),
+            end: if has_end { raw.end.get() } else { 0 },
         }))
+    }
+
+    /// The block of a mark: the records before this one are durable.
+    pub(crate) fn encode_mark(&self, number: u64) -> Vec<u8> {
+        let mut raw = RawMark {
+            magic: MARK,
+            checksum: 0.into(),
+            epoch: self.epoch.into(),
+            volume: self.volume.into(),
+            nonce: self.nonce.into(),
+            number: number.into(),
+        };
+        raw.checksum = raw.sum().into();
+        block_of(&raw)
+    }
+
+    /// The number in a mark of this log.
+    pub(crate) fn decode_mark(&self, bytes: &[u8]) -> Option<u64> {
+        let (raw, _) = RawMark::read_from_prefix(bytes).ok()?;
+        let whose = (raw.volume.get(), raw.epoch.get(), raw.nonce.get());
+        let is_ours = whose == (self.volume, self.epoch, self.nonce);
+        (is_ours && raw.is_whole()).then(|| raw.number.get())
     }
 
     /// The bytes before the data object of one of its records.
@@ -144,7 +243,7 @@ impl Header {
             length: frame.length.into(),
             reserved: 0.into(),
         };
-        raw.checksum = checksum(&[raw.as_bytes()]).into();
+        raw.checksum = raw.sum().into();
         zerocopy::transmute!(raw)
     }
 
@@ -153,12 +252,8 @@ impl Header {
     pub(crate) fn decode_frame(&self, bytes: &[u8]) -> Option<Frame> {
         let (raw, _) = RawRecord::read_from_prefix(bytes).ok()?;
         let whose = (raw.volume.get(), raw.epoch.get(), raw.nonce.get());
-        if raw.magic != RECORD || whose != (self.volume, self.epoch, self.nonce) {
-            return None;
-        }
-        let zeroed = RawRecord { checksum: 0.into(), ..raw };
-        let is_whole = raw.checksum.get() == checksum(&[zeroed.as_bytes()]);
-        is_whole.then(|| Frame {
+        let is_ours = whose == (self.volume, self.epoch, self.nonce);
+        (is_ours && raw.is_whole()).then(|| Frame {
             number: raw.number.get(),
             object: raw.object.get(),
             length: raw.length.get(),

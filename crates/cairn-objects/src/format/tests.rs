@@ -52,6 +52,63 @@ fn a_data_object_is_what_docs_say() {
     assert_eq!(part, Found::Data(index));
 }
 
+const LOG: local_log::Header = local_log::Header {
+    volume: 0xabc,
+    size: 1 << 20,
+    epoch: 3,
+    nonce: 77,
+    first: 4,
+    stored: 5,
+    claims: [6, 7],
+    end: 64 << 10,
+};
+const FRAME: local_log::Frame = local_log::Frame { number: 9, object: 17, length: 700 };
+
+#[test]
+fn a_local_log_is_what_docs_say() {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let block = LOG.encode();
+    assert_eq!((&block[..8], block[8], block.len()), (&b"CairnLog"[..], 2, 512));
+    let places = [16, 24, 40, 48, 56, 64, 72, 80].map(|at| number(&block[at..at + 8]));
+    assert_eq!(places, [0xabc, 1 << 20, 77, 4, 5, 6, 7, 64 << 10]);
+    assert_eq!(block[32..36], 3_u32.to_le_bytes());
+    assert_eq!(local_log::Header::decode("x", &block), Ok(Some(LOG)));
+    let mark = LOG.encode_mark(9);
+    assert_eq!((&mark[..8], number(&mark[32..40])), (&b"CairnEnd"[..], 9));
+    assert_eq!(LOG.decode_mark(&mark), Some(9));
+    assert_eq!([9, 10].map(|number| local_log::mark_place(LOG.end, number)), [61440, 57344]);
+    let record = LOG.encode_frame(FRAME);
+    assert_eq!((&record[..8], number(&record[32..40])), (&b"CairnRec"[..], 9));
+    assert_eq!((LOG.decode_frame(&record), FRAME.space()), (Some(FRAME), 1024));
+    let other = local_log::Header { nonce: 78, ..LOG };
+    assert_eq!((other.decode_frame(&record), other.decode_mark(&mark)), (None, None));
+    assert!(local_log::is_part(&record) && local_log::is_part(&mark));
+    assert!(!local_log::is_part(&block));
+}
+
+proptest! {
+    #[test]
+    fn no_other_bytes_are_taken_for_a_log(
+        bytes in prop::collection::vec(any::<u8>(), 0..100),
+        at in 0..64_usize,
+        flip in 1..=255_u8,
+    ) {
+        prop_assert!(!local_log::is_part(&bytes));
+        prop_assert_eq!(LOG.decode_frame(&bytes), None);
+        prop_assert!(local_log::Header::decode("x", &bytes).is_ok_and(|found| found.is_none())
+            || b"CairnLog".starts_with(&bytes[..bytes.len().min(8)]));
+        let mut record = LOG.encode_frame(FRAME);
+        record[at] ^= flip;
+        prop_assert_eq!(LOG.decode_frame(&record), None);
+        let mut header = LOG.encode();
+        header[at] ^= flip;
+        prop_assert_ne!(local_log::Header::decode("x", &header), Ok(Some(LOG)));
+        let mut mark = LOG.encode_mark(9);
+        mark[at % 40] ^= flip;
+        prop_assert_eq!(LOG.decode_mark(&mark), None);
+    }
+}
+
 /// The older layout has nothing about the objects before.
 #[test]
 fn a_data_object_of_version_1_is_read() {

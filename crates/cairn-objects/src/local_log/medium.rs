@@ -2,8 +2,9 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use cairn_block::{Error, ErrorKind, Result};
 
@@ -27,11 +28,11 @@ pub trait Medium: Send + Sync {
     /// The system; it has no more space.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts it off.
+    /// Cuts it off, or makes it longer by zeros that need no space.
     ///
     /// # Errors
     /// The system.
-    fn truncate(&self, size: u64) -> io::Result<()>;
+    fn resize(&self, size: u64) -> io::Result<()>;
 
     /// All that was written is durable when this returns.
     ///
@@ -40,62 +41,87 @@ pub trait Medium: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A file of the host, locked.
-pub(super) struct LogFile(File);
+/// A file of the host, locked. Without one it is empty; the first write makes it.
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: OnceLock<File>,
+}
 
 impl LogFile {
-    /// Opens the file: for writing, and it is made if it is not there, or for reading. It has what
-    /// files have, so only its owner may read it.
+    /// Opens the file, for writing or for reading, if it is there.
     pub(super) fn open(path: &Path, writes: bool) -> Result<Self> {
         let failed = |error| Error::from_io(format!("open the log {}", path.display()), error);
-        let there = path.metadata().is_ok();
-        if there && !path.is_file() {
-            let detail = format!("the log {} is no regular file: name another", path.display());
-            return Err(Error::new(ErrorKind::Unsupported, "open", detail));
+        let log = Self { path: path.to_owned(), file: OnceLock::new() };
+        match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
+            Ok(found) if !found.is_file() => {
+                let detail = format!("the log {} is no regular file: name another", path.display());
+                return Err(Error::new(ErrorKind::Unsupported, "open", detail));
+            }
+            _ => {}
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(writes).create(writes).mode(0o600);
-        let file = options.open(path).map_err(failed)?;
+        let file = OpenOptions::new().read(true).write(writes).open(path).map_err(failed)?;
         let lock = if writes { File::try_lock } else { File::try_lock_shared };
         match lock(&file) {
-            Ok(()) => {}
+            Ok(()) => Ok(Self { file: file.into(), ..log }),
             Err(TryLockError::WouldBlock) => {
                 let detail = format!(
                     "in use: another process has the log {} open: end that one, or name another \
                      file",
                     path.display()
                 );
-                return Err(Error::new(ErrorKind::InUse, "open", detail));
+                Err(Error::new(ErrorKind::InUse, "open", detail))
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
         }
-        if !there {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(failed)?;
-            folder.sync_all().map_err(failed)?;
+    }
+
+    /// Makes the file. It has what files have, so only its owner may read it.
+    fn make(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&self.path)?;
+        file.try_lock().map_err(io::Error::from)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(file)
+    }
+
+    fn made(&self) -> io::Result<&File> {
+        match self.file.get() {
+            Some(file) => Ok(file),
+            None => {
+                let file = self.make()?;
+                Ok(self.file.get_or_init(|| file))
+            }
         }
-        Ok(Self(file))
     }
 }
 
 impl Medium for LogFile {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        self.file.get().map_or(Ok(0), |file| Ok(file.metadata()?.len()))
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(buf, offset)
+        let file = self.file.get().ok_or(io::ErrorKind::UnexpectedEof)?;
+        file.read_exact_at(buf, offset)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        self.made()?.write_all_at(bytes, offset)
     }
 
-    fn truncate(&self, size: u64) -> io::Result<()> {
-        self.0.set_len(size)
+    fn resize(&self, size: u64) -> io::Result<()> {
+        self.made()?.set_len(size)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        let file = self.made()?;
+        file.sync_data()?;
+        // What is in it would be gone with this process.
+        match file.metadata()?.nlink() {
+            0 => Err(io::Error::new(io::ErrorKind::NotFound, "somebody has removed the file")),
+            _ => Ok(()),
+        }
     }
 }

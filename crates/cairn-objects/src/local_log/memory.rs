@@ -115,8 +115,8 @@ impl Medium for MemoryMedium {
         if some < bytes.len() { Err(full()) } else { Ok(()) }
     }
 
-    fn truncate(&self, size: u64) -> io::Result<()> {
-        self.may("truncate")?;
+    fn resize(&self, size: u64) -> io::Result<()> {
+        self.may("resize")?;
         self.0.lock().now.resize(size as usize, 0);
         Ok(())
     }

@@ -2,6 +2,10 @@
 //!
 //! docs/object-volumes.md has the layout, and what a log promises. What is here reads and writes
 //! records. When they are written, and into which volume they belong, is the volume's.
+//!
+//! With each record, a mark at the end of the log is written, which says that the records before
+//! that one are durable. So a log that something else has cut short, or in which a copy has left
+//! zeros, is told apart from one that a power cut has torn.
 
 mod contents;
 mod medium;
@@ -19,7 +23,9 @@ use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::{BlockDevice, BlockDeviceExt, Error, ErrorKind, Result};
 
 use crate::format::data::{self, Entry, Found, Index};
-use crate::format::local_log::{BLOCK, FRAME, Frame, Header, space};
+use crate::format::local_log::{
+    BLOCK, FRAME, Frame, Header, end_within, mark_place, records_end, space,
+};
 use crate::format::manifest::Manifest;
 use crate::format::{Corrupt, ObjectId, SECTOR};
 
@@ -33,7 +39,7 @@ const LEAST_SIZE: u64 = 64 << 10;
 /// Where a log lies.
 #[derive(Clone)]
 pub enum LogPlace {
-    /// A file of the host, which is made if it is not there.
+    /// A file of the host. If it is not there, it is made when everything else allows the opening.
     File(PathBuf),
     /// Something else, for tests and experiments.
     Medium(Arc<dyn Medium>),
@@ -45,7 +51,8 @@ pub enum Refused {
     /// Opening fails.
     #[default]
     Fail,
-    /// They are dropped.
+    /// They are dropped; of a damaged log, what is behind the damage. If the log of the last writer
+    /// is lost, the volume is opened without it.
     Discard,
     /// Their blocks are written into this new file, a disk image with zeros elsewhere. Then they
     /// are dropped.
@@ -57,7 +64,7 @@ pub enum Refused {
 pub struct LogOptions {
     /// Where it lies.
     pub place: LogPlace,
-    /// Most bytes of it.
+    /// Bytes of it; those that are not used take no space.
     pub size: u64,
     /// What becomes of flushes that another writer has overtaken.
     pub refused: Refused,
@@ -90,7 +97,7 @@ struct At {
 
 /// The header of a log without records.
 pub(crate) fn header_for(volume: u64, size: u64) -> Header {
-    Header { volume, size, epoch: 0, nonce: 0, first: 1, stored: 0, claims: [0; 2] }
+    Header { volume, size, epoch: 0, nonce: 0, first: 1, stored: 0, claims: [0; 2], end: 0 }
 }
 
 /// True if nobody has written into the volume since the writer of a log, but an opening that took
@@ -113,7 +120,7 @@ pub(crate) fn claimed(header: &Header, manifest: &Manifest) -> Option<u64> {
 }
 
 impl Log {
-    /// Opens a log. For a reader, a file that is not there is an empty log.
+    /// Opens a log. A file that is not there is an empty log, which the first write makes.
     pub(crate) fn open(options: &LogOptions, writes: bool) -> Result<Self> {
         if options.size < LEAST_SIZE {
             let detail =
@@ -121,7 +128,6 @@ impl Log {
             return Err(Error::new(ErrorKind::OutOfRange, "open", detail));
         }
         let medium: Arc<dyn Medium> = match &options.place {
-            LogPlace::File(path) if !writes && !path.exists() => Arc::new(MemoryMedium::default()),
             LogPlace::File(path) => Arc::new(medium::LogFile::open(path, writes)?),
             LogPlace::Medium(medium) => medium.clone(),
         };
@@ -153,9 +159,19 @@ impl Log {
 
     /// Begins the log of a writer. What it had is dropped.
     pub(crate) fn begin(&self, header: Header) -> Result<()> {
+        // While it has no marks, none is missed.
+        self.set_header(Header { end: 0, ..header })?;
+        let header = Header { end: end_within(self.size), ..header };
+        let lay_out = || {
+            self.medium.resize(BLOCK)?;
+            self.medium.resize(header.end)?;
+            for number in [header.first, header.first + 1] {
+                self.medium.write(mark_place(header.end, number), &header.encode_mark(0))?;
+            }
+            self.medium.sync()
+        };
+        lay_out().map_err(self.failed("write"))?;
         self.set_header(header)?;
-        // Records of others are no records of this log, so it need not be durable.
-        self.medium.truncate(BLOCK).map_err(self.failed("write"))?;
         *self.at.lock() = At { header, number: header.first, offset: BLOCK };
         Ok(())
     }
@@ -171,7 +187,7 @@ impl Log {
     /// The volume is closed: the log has nothing, and is nobody's.
     pub(crate) fn clean(&self) -> Result<()> {
         let clean = || {
-            self.medium.truncate(0)?;
+            self.medium.resize(0)?;
             self.medium.sync()
         };
         clean().map_err(self.failed("write"))
@@ -179,12 +195,17 @@ impl Log {
 
     /// True if a record with an object of `length` bytes fits behind the others.
     pub(crate) fn has_room(&self, length: u64) -> bool {
-        space(length).saturating_add(self.at.lock().offset) <= self.size
+        space(length).saturating_add(self.at.lock().offset) <= self.room()
     }
 
     /// True if it ever fits.
     pub(crate) fn takes(&self, length: u64) -> bool {
-        space(length).saturating_add(BLOCK) <= self.size
+        space(length).saturating_add(BLOCK) <= self.room()
+    }
+
+    /// Where records must end.
+    fn room(&self) -> u64 {
+        records_end(end_within(self.size))
     }
 
     /// True if a reset is worth a write.
@@ -204,6 +225,7 @@ impl Log {
         bytes.resize(frame.space() as usize, 0);
         let write = || {
             self.medium.write(offset, &bytes)?;
+            self.medium.write(mark_place(header.end, number), &header.encode_mark(number))?;
             self.medium.sync()
         };
         write().map_err(self.failed("write"))?;

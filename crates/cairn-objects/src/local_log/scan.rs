@@ -5,7 +5,7 @@ use cairn_block::{Error, ErrorKind, Result};
 
 use super::Log;
 use super::contents::{Contents, Record};
-use crate::format::local_log::{BLOCK, FRAME, Frame, Header};
+use crate::format::local_log::{BLOCK, FRAME, Frame, Header, is_part, mark_place, records_end};
 
 /// Bytes that are searched at a time behind the last record.
 const PIECE: u64 = 1 << 20;
@@ -13,39 +13,85 @@ const PIECE: u64 = 1 << 20;
 impl Log {
     /// Reads and verifies all records.
     ///
-    /// A record is written when the one before it is durable. So the one that a power cut has torn
-    /// is the last. One that is not whole, and has a later one behind it, is damaged.
+    /// A record is written when the one before it is durable, and with it a mark with its number.
+    /// So the one that a power cut has torn is the last, and of the marks the higher one has its
+    /// number or that of the record before. Everything else is damage.
     pub(crate) fn contents(&self) -> Result<Contents> {
         let size = self.medium.size().map_err(self.failed("read"))?;
-        if size == 0 {
-            return Ok(Contents::default());
-        }
-        let mut block = vec![0; size.min(BLOCK) as usize];
-        self.medium.read(0, &mut block).map_err(self.failed("read"))?;
+        let block = self.block(0, size)?;
         let header = match Header::decode(self.name(), &block) {
             Ok(Some(header)) => header,
             // The power was cut before the header came. It is there before any record.
             Ok(None) if size <= BLOCK && block.iter().all(|byte| *byte == 0) => {
                 return Ok(Contents::default());
             }
-            Ok(None) => return Err(self.stranger()),
-            Err(corrupt) if corrupt.newer => return Err(self.refused(&corrupt.to_string())),
-            Err(_) => {
-                let damage = Some(self.refused("its first block is damaged"));
+            Ok(None) if !self.has_parts(size)? => return Err(self.stranger()),
+            Err(corrupt) if corrupt.newer => {
+                let detail = format!("the log {} {}", self.name(), corrupt.detail);
+                return Err(Error::new(ErrorKind::Unsupported, "open", detail));
+            }
+            Ok(None) | Err(_) => {
+                let damage = Some(self.damaged("its first block is not what was written"));
                 return Ok(Contents { damage, ..Contents::default() });
             }
         };
         let mut records: Vec<Record> = Vec::new();
+        let room = if header.end == 0 { size } else { records_end(header.end).min(size) };
         let (mut offset, mut number) = (BLOCK, header.first);
-        while let Some(record) = self.record(&header, (offset, size), number)? {
+        while let Some(record) = self.record(&header, (offset, room), number)? {
             (offset, number) = (offset + record.frame.space(), number + 1);
             records.push(record);
         }
-        let later = self.later(&header, offset..size, number)?;
-        let damage = later.map(|later| {
-            self.refused(&format!("its record {number} is damaged, and record {later} follows"))
-        });
+        let damage = match header.end {
+            0 => {
+                let later = self.later(&header, offset..size, number)?;
+                later.map(|later| format!("record {number} is not whole, and {later} is there"))
+            }
+            end => self.cut_short(&header, (size, end), number)?,
+        };
+        let damage = damage.map(|what| self.damaged(&what));
         Ok(Contents { header: Some(header), records, damage })
+    }
+
+    /// The block at this offset, as far as the log has it.
+    fn block(&self, offset: u64, size: u64) -> Result<Vec<u8>> {
+        let mut block = vec![0; size.saturating_sub(offset).min(BLOCK) as usize];
+        if !block.is_empty() {
+            self.medium.read(offset, &mut block).map_err(self.failed("read"))?;
+        }
+        Ok(block)
+    }
+
+    /// True if something of a log is where a record or a mark comes.
+    fn has_parts(&self, size: u64) -> Result<bool> {
+        for offset in [BLOCK, mark_place(size, 1), mark_place(size, 2)] {
+            if is_part(&self.block(offset, size)?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What shows that the log lacks something behind the records before `number`.
+    fn cut_short(
+        &self,
+        header: &Header,
+        (size, end): (u64, u64),
+        number: u64,
+    ) -> Result<Option<String>> {
+        if size < end {
+            return Ok(Some(format!("it has {size} bytes, and had {end}")));
+        }
+        let mut last = None;
+        for which in [1, 2] {
+            let block = self.block(mark_place(end, which), size)?;
+            last = last.max(header.decode_mark(&block));
+        }
+        Ok(match last {
+            None => Some("the marks at its end are missing".to_owned()),
+            Some(last) => (last > number)
+                .then(|| format!("record {number} is not whole, and {last} was begun")),
+        })
     }
 
     /// The record of this number at this offset, if it is whole.
@@ -71,7 +117,7 @@ impl Log {
         }
     }
 
-    /// The number of a later record in a range.
+    /// The number of a later record in a range, for a log without marks.
     fn later(
         &self,
         header: &Header,
@@ -94,10 +140,22 @@ impl Log {
 
     fn stranger(&self) -> Error {
         let detail = format!(
-            "the file {} is no log of an object volume: name another, or one that is not there",
+            "the file {} is no log of an object volume: name another; if it was one, what only it \
+             had is lost: move it away, and open the volume with ?discard-log to go on without it",
             self.name()
         );
         Error::new(ErrorKind::Unsupported, "open", detail)
+    }
+
+    /// Flushes of this log are not whole.
+    fn damaged(&self, what: &str) -> Error {
+        let detail = format!(
+            "the log {} is damaged: {what}: put a whole copy of it in its place; if there is none, \
+             flushes are lost: open it with ?discard-log to go on with those before the damage, or \
+             with ?export-log=FILE to write their blocks into a new file and drop them",
+            self.name()
+        );
+        Error::new(ErrorKind::Io, "open", detail)
     }
 
     /// Flushes of this log are not written into the volume, for a reason.

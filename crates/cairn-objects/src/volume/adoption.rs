@@ -16,6 +16,8 @@ pub(super) struct Adoption {
     log: Option<Log>,
     contents: Contents,
     refused: Refused,
+    /// What it had is dropped, as asked for.
+    dropped: bool,
 }
 
 /// Records that are written into the volume.
@@ -27,16 +29,19 @@ pub(super) struct Taken {
 impl Adoption {
     /// Opens the log of an opening, and reads it.
     pub(super) fn open(options: &Options) -> Result<Self> {
-        let mut adoption =
-            Self { log: None, contents: Contents::default(), refused: Refused::Fail };
+        let contents = Contents::default();
+        let mut adoption = Self { log: None, contents, refused: Refused::Fail, dropped: false };
         if let Some(wish) = &options.log {
             let log = Log::open(wish, !options.read_only)?;
             adoption.contents = log.contents()?;
             adoption.refused = wish.refused.clone();
             adoption.log = Some(log);
         }
-        if let Some(damage) = adoption.contents.damage.take() {
-            adoption.give_up(damage)?;
+        match adoption.contents.damage.take() {
+            // What is before the damage is as good as ever.
+            Some(_) if adoption.refused == Refused::Discard => {}
+            Some(damage) => adoption.give_up(damage)?,
+            None => {}
         }
         Ok(adoption)
     }
@@ -49,7 +54,13 @@ impl Adoption {
             _ => {}
         }
         self.contents = Contents::default();
+        self.dropped = true;
         Ok(())
+    }
+
+    /// True if the caller does without what the last writer's log had, which is this one.
+    pub(super) fn goes_without(&self, last: &str) -> bool {
+        self.name() == Some(last) && (self.refused == Refused::Discard || self.dropped)
     }
 
     /// Compares log and manifest. True if the log is the one of the volume's last writer.

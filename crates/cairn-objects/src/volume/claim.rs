@@ -46,15 +46,22 @@ fn unused(volume: &str, manifest: &Manifest) -> Result<()> {
     Err(Error::new(ErrorKind::InUse, "open", detail))
 }
 
-/// Refuses a volume whose last writer has left a local log, which is not at hand.
-fn without_log(volume: &str, manifest: &Manifest) -> Result<()> {
+/// Refuses a volume whose last writer has left a local log, which is not at hand and not given up.
+fn without_log(volume: &str, manifest: &Manifest, adoption: &Adoption) -> Result<()> {
     let log = manifest.writer.as_ref().and_then(|writer| writer.log.as_ref());
-    let Some(log) = log else { return Ok(()) };
-    let detail = format!(
-        "the writer of the volume {volume} has ended, and its local log {log} may have flushed \
-         writes that the store lacks: open the volume with ?log={log}, or without them with \
-         ?take-over"
-    );
+    let Some(log) = log.filter(|log| !adoption.goes_without(log)) else { return Ok(()) };
+    let detail = match adoption.name() == Some(log) {
+        true => format!(
+            "the log {log} has nothing of the volume {volume}, and that of its last writer, which \
+             has ended, may have had flushed writes that the store lacks: put it back in its \
+             place, or open the volume with ?log={log}&discard-log to go on without them"
+        ),
+        false => format!(
+            "the writer of the volume {volume} has ended, and its local log {log} may have flushed \
+             writes that the store lacks: open the volume with ?log={log}, or without them with \
+             ?take-over"
+        ),
+    };
     Err(Error::new(ErrorKind::InUse, "open", detail))
 }
 
@@ -95,7 +102,7 @@ fn claim(
             unused(volume, &manifest)?;
         }
         if !adoption.check(volume, &manifest)? && !take_over {
-            without_log(volume, &manifest)?;
+            without_log(volume, &manifest, adoption)?;
         }
         let Some(epoch) = manifest.epoch.checked_add(1) else {
             let detail = format!("the volume {volume} was opened 4294967295 times: clone it");
@@ -169,7 +176,7 @@ pub(super) fn read(
             unused(volume, &manifest)?;
         }
         if !adoption.check(volume, &manifest)? && exclusive {
-            without_log(volume, &manifest)?;
+            without_log(volume, &manifest, &adoption)?;
         }
         match load(requests, &manifest, false, &adoption) {
             Err(error) if error.kind == ErrorKind::NotFound && last.as_ref() != Some(&tag) => {

@@ -4,11 +4,14 @@
 //! A record has all that was written since the one before it, as far as the store lacks it. It
 //! names the data object that has the last of this. So an opening knows which records the store
 //! has: those whose object is there.
+//!
+//! A log that takes no record is in nobody's way: flushes go to the store, as without one. That is
+//! told once for each opening.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_block::{Error, ErrorKind, Request, Result};
+use cairn_block::{Error, Request, Result};
 
 use super::adoption::Taken;
 use super::core::Core;
@@ -16,7 +19,7 @@ use super::state::{Fresh, State, pack};
 use crate::extents::Extents;
 use crate::format::local_log::Header;
 use crate::format::{ObjectId, SECTOR, data};
-use crate::local_log::Log;
+use crate::local_log::{Log, header_for};
 
 /// What becomes a record.
 struct Unlogged {
@@ -101,17 +104,19 @@ impl Core {
     /// Writes a record. If that fails, what it would have goes to the store.
     fn log_or_store(&self, log: &Log, unlogged: Unlogged) -> Result<()> {
         let covers = unlogged.covers;
-        match self.append(log, &unlogged) {
-            Ok(()) => self.counters.logged_flushes.add(1),
-            Err(_) => {
-                self.counters.log_fallbacks.add(1);
-                self.state.lock().returned = (unlogged.extents, covers);
-                self.flush_to_store()?;
-                // Records that the store has, and one that may be there in part. If even that
-                // fails, the log has only what is in the store.
-                if log.reset().is_err() {
-                    self.state.lock().logs = false;
-                }
+        let logged = self.append(log, &unlogged);
+        if let Ok(true) = logged {
+            self.counters.logged_flushes.add(1);
+        } else {
+            self.counters.log_fallbacks.add(1);
+            self.state.lock().returned = (unlogged.extents, covers);
+            self.flush_to_store()?;
+            // Records that the store has, and one that may be there in part. If even that fails,
+            // the log has only what is in the store.
+            let reset = log.reset();
+            let is_usable = reset.is_ok();
+            if let Err(error) = logged.map(drop).and(reset) {
+                self.log_fails(log, &error, is_usable);
             }
         }
         let mut state = self.state.lock();
@@ -119,7 +124,32 @@ impl Core {
         Ok(())
     }
 
-    fn append(&self, log: &Log, unlogged: &Unlogged) -> Result<()> {
+    /// The log could not be written.
+    fn log_fails(&self, log: &Log, error: &Error, is_usable: bool) {
+        let is_known = {
+            let mut state = self.state.lock();
+            state.logs &= is_usable;
+            state.log_error.replace(error.to_string()).is_some()
+        };
+        let (volume, log) = (&*self.volume, log.name());
+        if !is_usable {
+            tracing::warn!(
+                %log,
+                %error,
+                "the local log is out of use: flushes of the volume {volume} wait for the store \
+                 until it is opened again"
+            );
+        } else if !is_known {
+            tracing::warn!(
+                %log,
+                %error,
+                "the local log takes no flushes: those of the volume {volume} wait for the store"
+            );
+        }
+    }
+
+    /// False if the log has no room for the record.
+    fn append(&self, log: &Log, unlogged: &Unlogged) -> Result<bool> {
         let Unlogged { extents, object, stable, is_first, .. } = unlogged;
         let (extents, mut body) = pack(extents);
         let (volume, epoch) = {
@@ -132,11 +162,11 @@ impl Core {
         let length = crate::store::total(&body);
         if !log.has_room(length) {
             if !(*is_first && log.takes(length)) {
-                return Err(Error::new(ErrorKind::NoSpace, "flush", "the local log is full"));
+                return Ok(false);
             }
             log.reset()?;
         }
-        log.append(*object, &body)
+        log.append(*object, &body).map(|()| true)
     }
 
     /// Sends to the store what the log has and the store lacks. False if there is nothing.
@@ -187,7 +217,8 @@ impl Core {
             (manifest.id, manifest.size, manifest.epoch)
         };
         let (nonce, claims) = (self.nonce, [0, self.nonce]);
-        log.begin(Header { volume, size, epoch, nonce, first: 1, stored: 0, claims })?;
+        let header = header_for(volume, size);
+        log.begin(Header { epoch, nonce, claims, ..header })?;
         let mut state = self.state.lock();
         (state.logs, state.logged) = (true, state.written);
         Ok(())

@@ -313,6 +313,12 @@ impl ObjectVolume {
             .set("removed_objects", &counters.removed_objects);
         let state = core.state.lock();
         report.set("epoch", state.manifest.epoch).set("extents", state.map.len());
+        if let Some(log) = &core.log {
+            report.set("log", log.name()).set("log_in_use", state.logs);
+        }
+        if let Some(error) = &state.log_error {
+            report.set("log_error", error.as_str());
+        }
         report
     }
 }

@@ -89,6 +89,8 @@ pub(super) struct State {
     pub(super) returned: (Extents<Fresh>, u64),
     /// Flushes go to the local log.
     pub(super) logs: bool,
+    /// Why a record could not be written, the last time.
+    pub(super) log_error: Option<String>,
     /// Somebody writes to it.
     pub(super) logging: bool,
     /// Of the batches written, so many are in it, or in the store.
@@ -165,6 +167,7 @@ impl State {
             unlogged: Extents::default(),
             returned: (Extents::default(), 0),
             logs: false,
+            log_error: None,
             logging: false,
             logged: 0,
             flights: VecDeque::new(),

@@ -1,6 +1,6 @@
 //! The local log: what was flushed is there with it, wherever the process or the machine dies, and
-//! without it the disk is as it was at one moment. A log that another writer has overtaken, or that
-//! is damaged, is refused, and both ways out work.
+//! without it the disk is as it was at one moment. A log that another writer has overtaken is
+//! refused, and both ways out work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,14 +13,14 @@ use super::crash::{History, SMALL, made, run, simulated};
 use super::*;
 
 /// Small, so that it is full now and then.
-const LOG: u64 = 64 << 10;
+pub(super) const LOG: u64 = 64 << 10;
 
-fn with_log(options: Options, medium: &Arc<MemoryMedium>) -> Options {
+pub(super) fn with_log(options: Options, medium: &Arc<MemoryMedium>) -> Options {
     let place = LogPlace::Medium(medium.clone());
     Options { log: Some(LogOptions { place, size: LOG, refused: Refused::Fail }), ..options }
 }
 
-fn if_refused(options: Options, refused: Refused) -> Options {
+pub(super) fn if_refused(options: Options, refused: Refused) -> Options {
     let log = options.log.map(|log| LogOptions { refused, ..log });
     Options { log, ..options }
 }
@@ -31,7 +31,7 @@ fn reopened(medium: &MemoryMedium) -> Arc<MemoryMedium> {
 
 /// From this event on, store and log do nothing more: a request before it is done or after, a
 /// write of the log (half of it is done), a cut, a sync.
-fn both_die(store: &Trouble, medium: &MemoryMedium, at: u64) -> Arc<AtomicU64> {
+pub(super) fn both_die(store: &Trouble, medium: &MemoryMedium, at: u64) -> Arc<AtomicU64> {
     let events = Arc::new(AtomicU64::new(0));
     let (one, other) = (events.clone(), events.clone());
     store.set(move |_, _, _, _| one.fetch_add(1, Relaxed) >= at);
@@ -114,7 +114,7 @@ fn nothing_flushed_is_lost_wherever_a_writer_with_a_log_dies() {
 }
 
 /// A volume whose log has five flushes that the store lacks. Flush `n` wrote `n` to sector `n * 8`.
-fn five_flushes() -> (Arc<MemoryStore>, Arc<MemoryMedium>) {
+pub(super) fn five_flushes() -> (Arc<MemoryStore>, Arc<MemoryMedium>) {
     let (memory, medium) = (made(), Arc::new(MemoryMedium::default()));
     let store = Arc::new(Trouble::new(memory.clone()));
     let device =
@@ -129,7 +129,7 @@ fn five_flushes() -> (Arc<MemoryStore>, Arc<MemoryMedium>) {
 }
 
 /// How many of the five flushes a disk has, in order.
-fn flushes(device: &dyn BlockDevice) -> u64 {
+pub(super) fn flushes(device: &dyn BlockDevice) -> u64 {
     let is_there = |number: &u64| {
         let found = device.read_at(number * 8 * SECTOR, 3 * 512).unwrap();
         let there = *found == *data(*number, number * 8, 3);
@@ -139,45 +139,6 @@ fn flushes(device: &dyn BlockDevice) -> u64 {
     let count = (1..=5).take_while(is_there).count() as u64;
     assert!(!(count + 2..=5).any(|number| is_there(&number)), "a flush is missing");
     count
-}
-
-#[test]
-fn a_torn_end_ends_a_log_and_damage_within_is_refused() {
-    let (memory, medium) = five_flushes();
-    let whole = medium.bytes();
-    let open = |bytes: Vec<u8>| {
-        let medium = Arc::new(MemoryMedium::with(bytes));
-        ObjectVolume::open_in(Arc::new(memory.fork()), "main", &with_log(simulated(1), &medium))
-    };
-    assert_eq!(flushes(&open(whole.clone()).unwrap()), 5);
-    // Every record has five blocks: frame, header and index, and three sectors of data.
-    let record = |number: usize| 512 + (number - 1) * 2048;
-    assert_eq!(whole.len(), record(6));
-    for at in (512..whole.len()).step_by(128) {
-        let mut damaged = whole.clone();
-        // What is behind the data is not looked at.
-        damaged[at] ^= 1;
-        match open(damaged) {
-            Ok(device) if at < record(5) => {
-                assert!((at - 512) % 2048 >= 1680, "byte {at}");
-                assert_eq!(flushes(&device), 5);
-            }
-            Ok(device) => assert!(flushes(&device) >= 4, "byte {at}"),
-            Err(error) => {
-                assert!(at < record(5), "byte {at}: {error}");
-                let text = error.to_string();
-                assert!(text.contains("is damaged, and record 5 follows") || at < record(4));
-                assert!(text.contains("?export-log=FILE") && text.contains("?discard-log"));
-            }
-        }
-        assert_eq!(flushes(&open(whole[..at].to_vec()).unwrap()), (at as u64 - 512) / 2048);
-    }
-    for (byte, said) in [(40, "first block is damaged"), (2, "no log of an object volume")] {
-        let mut damaged = whole.clone();
-        damaged[byte] ^= 1;
-        let error = open(damaged).err().unwrap().to_string();
-        assert!(error.contains(said), "{error}");
-    }
 }
 
 #[test]
@@ -244,8 +205,21 @@ fn a_volume_whose_log_is_not_at_hand_is_refused() {
         let error = ObjectVolume::open_in(memory.clone(), "main", &options).err().unwrap();
         assert_eq!(error.kind, ErrorKind::InUse);
         let text = error.to_string();
-        assert!(text.contains("local log in memory may have flushed writes"), "{text}");
-        assert!(text.contains("?log=") && text.contains("?take-over"), "{text}");
+        let (said, way) = match options.log {
+            None => ("local log in memory may have flushed writes", "?take-over"),
+            Some(_) => ("log in memory has nothing of the volume main", "&discard-log"),
+        };
+        assert!(text.contains(said) && text.contains("?log="), "{text}");
+        assert!(text.contains(way), "{text}");
+    }
+    // A log that is lost is given up by name.
+    let lost = polite(with_log(simulated(1), &Arc::new(MemoryMedium::default())));
+    for options in [Options { read_only: true, ..lost.clone() }, lost] {
+        let lost = if_refused(options, Refused::Discard);
+        let other = Arc::new(memory.fork());
+        let device = ObjectVolume::open_in(other, "main", &lost).unwrap();
+        assert_eq!(flushes(&device), 0);
+        device.abandon();
     }
     let other = Arc::new(memory.fork());
     let device = ObjectVolume::open_in(other, "main", &simulated(1)).unwrap();
@@ -271,7 +245,10 @@ fn a_full_disk_makes_flushes_synchronous() {
         let reader = ObjectVolume::open_in(other, "main", &reader).unwrap();
         assert_eq!(oracle.differs(&reader), None, "flush {number}");
     }
-    assert_eq!(device.report().u64("log_fallbacks"), Some(4));
+    let report = device.report();
+    assert_eq!(report.u64("log_fallbacks"), Some(4));
+    assert!(report.text("log_error").unwrap().contains("no storage space"), "{report:?}");
+    assert_eq!(report.get("log_in_use"), Some(&true.into()));
     // There is room again. A log of limited size is used over and over.
     medium.limit(usize::MAX);
     for number in 5..=60 {
@@ -285,6 +262,56 @@ fn a_full_disk_makes_flushes_synchronous() {
     assert_eq!(oracle.differs(&device), None);
 }
 
+fn in_file(file: &std::path::Path) -> Options {
+    let place = LogPlace::File(file.to_owned());
+    let log = Some(LogOptions { place, size: 8 << 20, refused: Refused::Fail });
+    Options { log, ..options() }
+}
+
+/// Nothing is made where the opening is refused, or only reads.
+#[test]
+fn a_log_is_made_by_an_opening_that_may_write() {
+    let place = tempfile::tempdir().unwrap();
+    let (memory, file) = (made(), place.path().join("log"));
+    let reader = Options { read_only: true, ..in_file(&file) };
+    assert!(ObjectVolume::open_in(memory.clone(), "main", &reader).is_ok());
+    assert!(ObjectVolume::open_in(memory.clone(), "none", &in_file(&file)).is_err());
+    let polite = Options { take_over: false, ..in_file(&file) };
+    let writer = open(memory.clone()).unwrap();
+    let error = ObjectVolume::open_in(memory.clone(), "main", &polite).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::InUse, "{error}");
+    drop(writer);
+    assert!(!file.exists());
+    let device = ObjectVolume::open_in(memory, "main", &in_file(&file)).unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 8 << 20);
+    device.close().unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 0);
+}
+
+/// What would be only in a file without a name goes to the store.
+#[test]
+fn a_log_that_somebody_has_removed_is_out_of_use() {
+    let place = tempfile::tempdir().unwrap();
+    let (memory, file) = (made(), place.path().join("log"));
+    let device = ObjectVolume::open_in(memory.clone(), "main", &in_file(&file)).unwrap();
+    let mut oracle = Oracle::default();
+    oracle.write(&device, 1, 0, 8);
+    device.flush().unwrap();
+    assert_eq!(device.report().get("log_in_use"), Some(&true.into()));
+    std::fs::remove_file(&file).unwrap();
+    for number in 2..=4 {
+        oracle.write(&device, number, number * 10, 8);
+        device.flush().unwrap();
+        let other = Arc::new(memory.fork());
+        let reader = ObjectVolume::open_in(other, "main", &read_only()).unwrap();
+        assert_eq!(oracle.differs(&reader), None, "flush {number}");
+    }
+    let report = device.report();
+    assert_eq!(report.get("log_in_use"), Some(&false.into()));
+    assert!(report.text("log_error").unwrap().contains("has removed the file"), "{report:?}");
+    device.abandon();
+}
+
 /// With 20 ms for each PUT, flushes do not wait for it, and many share one.
 #[test]
 fn flushes_do_not_wait_for_the_store() {
@@ -292,12 +319,7 @@ fn flushes_do_not_wait_for_the_store() {
     let memory = made();
     let store = Arc::new(Trouble::new(memory.clone()));
     let file = place.path().join("log");
-    let log = |file: &std::path::Path| {
-        let place = LogPlace::File(file.to_owned());
-        let log = Some(LogOptions { place, size: 8 << 20, refused: Refused::Fail });
-        Options { log, ..options() }
-    };
-    let device = ObjectVolume::open_in(store.clone(), "main", &log(&file)).unwrap();
+    let device = ObjectVolume::open_in(store.clone(), "main", &in_file(&file)).unwrap();
     let puts = Arc::new(AtomicU64::new(0));
     let counted = puts.clone();
     store.set(move |_, moment, kind, _| {
@@ -308,7 +330,7 @@ fn flushes_do_not_wait_for_the_store() {
         false
     });
     // Nobody else may write to the file.
-    let error = ObjectVolume::open_in(store.clone(), "main", &log(&file)).err().unwrap();
+    let error = ObjectVolume::open_in(store.clone(), "main", &in_file(&file)).err().unwrap();
     assert_eq!(error.kind, ErrorKind::InUse, "{error}");
     let mut oracle = Oracle::default();
     for number in 1..=50 {

@@ -1,6 +1,7 @@
 //! Object volumes on a store in memory or in a directory: README.md says who judges what.
 
 mod crash;
+mod damaged_log;
 mod filesystems;
 mod local_log;
 mod lost;

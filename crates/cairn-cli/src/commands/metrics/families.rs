@@ -144,6 +144,19 @@ pub const FAMILIES: &[Family] = &[
         Each("gc.written", "what"),
         "Blocks written to the device, by what they are.",
     ),
+    counter("object_flushes", "object_volume.flushes", "Flushes of an object volume."),
+    counter("objects_written", "object_volume.objects", "Data objects that were put."),
+    counter(
+        "object_logged_flushes",
+        "object_volume.logged_flushes",
+        "Flushes that were made durable in the local log.",
+    ),
+    counter(
+        "object_log_fallbacks",
+        "object_volume.log_fallbacks",
+        "Flushes that the local log did not take, and that waited for the store.",
+    ),
+    gauge("object_log_in_use", "object_volume.log_in_use", "1 if the local log is used."),
     of(
         Counter,
         "log_messages",

@@ -158,6 +158,10 @@ impl Control for Live {
         let options = options.report(self.root);
         report.section("options").set("mount", options);
         report.set("fuse", self.stats.report());
+        for (number, volume) in (1..).zip(cairn::objects::reports()) {
+            let further = if number == 1 { String::new() } else { number.to_string() };
+            report.set(&format!("object_volume{further}"), volume);
+        }
         report.set("log", log_ring::report());
         report
     }
