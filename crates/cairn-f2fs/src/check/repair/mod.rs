@@ -239,7 +239,7 @@ fn mend(
     if changed {
         // A new checkpoint also replaces a pack that is not whole.
         let is_worth = edit.has_tables || (edit.steps.made() > before && !loses);
-        return if is_worth { edit.write_round(&found) } else { Ok(()) };
+        return if is_worth { edit.write_round(&report.findings) } else { Ok(()) };
     }
     let divided = edit.divide(&found)?;
     edit.mend_tables(report, divided)
