@@ -1,7 +1,7 @@
-//! The way to the bytes of a file or block device: through the page cache of the system, or past it.
+//! The way to the bytes of a file or block device: through the system's page cache, or past it.
 //!
-//! Everything goes through the page cache unless the image's name says `?io=direct`. Large writes and
-//! batches of reads are faster past it, small writes to random places are not.
+//! Everything goes through the page cache unless the image's name says `?io=direct`. Large writes
+//! and batches of reads are faster past it, small writes to random places are not.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Names of images: `IMAGE`, `IMAGE#2` (a partition) or `IMAGE?offset=1048576` (a byte offset).
 //! `IMAGE` is a path, the address of an export of an NBD server, or that of an object volume.
 //! `?format=` names the format of the disk in it, which otherwise follows from its contents;
-//! `?key-file=` or `?key-fd=` has what opens a disk that is encrypted with LUKS. `?io=` says how the
-//! bytes of a file are transferred ([`Transfers`]).
+//! `?key-file=` or `?key-fd=` has what opens a disk that is encrypted with LUKS. `?io=` says how
+//! the bytes of a file are transferred ([`Transfers`]).
 //!
 //! Nothing is opened here. If a file with the whole name exists, the name means that file: a file
 //! called `disk#2` can be named.
