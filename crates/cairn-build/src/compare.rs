@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Result;
-use crate::node::{Kind, Node, NodeId, RegularFile};
+use crate::node::{Kind, LOST_AND_FOUND, Node, NodeId, RegularFile, SELINUX, Xattr};
 use crate::tree::Tree;
 
 /// Bytes compared at a time.
@@ -78,12 +78,9 @@ pub struct CompareOptions {
     pub quick: bool,
 }
 
-/// The directory that mkfs makes at the top of a volume.
-const LOST: &[u8] = b"lost+found";
-
 /// Passes what differs to `take`, in the order of paths. Access and change times do not count, nor
-/// do where files have holes, and an empty `lost+found` at the top. Returns the number of differing
-/// paths.
+/// do where files have holes, and an empty `lost+found` at the top as mkfs makes it. A label of SELinux
+/// does not count where the other side is a file of the host. Returns the number of differing paths.
 ///
 /// # Errors
 /// A file of one of the trees cannot be read.
@@ -103,7 +100,8 @@ pub fn compare(
         if hidden.as_ref().is_some_and(|above| path.starts_with(above)) {
             continue;
         }
-        if path.as_slice() == LOST && is_hollow(first, left) && is_hollow(second, right) {
+        if path.as_slice() == LOST_AND_FOUND && is_of_mkfs(first, left) && is_of_mkfs(second, right)
+        {
             continue;
         }
         let what = match (left, right) {
@@ -134,10 +132,27 @@ pub fn compare(
     Ok(count)
 }
 
-/// True if nothing is there, or a directory without entries.
-fn is_hollow(tree: &Tree, id: Option<&NodeId>) -> bool {
+/// True if nothing is there, or a directory as mkfs makes it.
+fn is_of_mkfs(tree: &Tree, id: Option<&NodeId>) -> bool {
     let node = id.and_then(|id| tree.node(*id));
-    node.is_none_or(|node| matches!(&node.kind, Kind::Directory(entries) if entries.is_empty()))
+    node.is_none_or(|node| {
+        let is_empty = matches!(&node.kind, Kind::Directory(entries) if entries.is_empty());
+        is_empty && node.metadata.is_of_mkfs()
+    })
+}
+
+/// True if both have the same attributes. The host's labels of SELinux are not taken, so a tree
+/// with files of the host does not say what their labels are.
+fn same_xattrs((first, left): (&Tree, &Node), (second, right): (&Tree, &Node)) -> bool {
+    let label = |xattr: &&Xattr| &*xattr.name == SELINUX;
+    let (ours, theirs) = (&left.metadata.xattrs, &right.metadata.xattrs);
+    let is_unknown = |tree: &Tree, xattrs: &[Xattr]| {
+        tree.has_unlabelled && !xattrs.iter().any(|one| label(&one))
+    };
+    if !is_unknown(first, ours) && !is_unknown(second, theirs) {
+        return ours == theirs;
+    }
+    ours.iter().filter(|one| !label(one)).eq(theirs.iter().filter(|one| !label(one)))
 }
 
 fn differing(
@@ -165,7 +180,7 @@ fn differing(
         (is_link || ours.permissions == theirs.permissions, Change::Mode),
         ((ours.uid, ours.gid) == (theirs.uid, theirs.gid), Change::Owner),
         (!options.times || ours.mtime == theirs.mtime, Change::Time),
-        (ours.xattrs == theirs.xattrs, Change::Xattrs),
+        (same_xattrs((first, left), (second, right)), Change::Xattrs),
     ];
     Ok(facts.into_iter().filter(|(same, _)| !same).map(|(_, change)| change).collect())
 }

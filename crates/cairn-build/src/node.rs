@@ -19,6 +19,9 @@ impl NodeId {
     }
 }
 
+/// The attribute with the label of SELinux.
+pub(crate) const SELINUX: &[u8] = b"security.selinux";
+
 /// An extended attribute with its whole name (`user.origin`, `security.capability`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Xattr {
@@ -47,7 +50,15 @@ pub struct Metadata {
     pub xattrs: Vec<Xattr>,
 }
 
+/// The directory that mkfs makes at the top of a volume.
+pub(crate) const LOST_AND_FOUND: &[u8] = b"lost+found";
+
 impl Metadata {
+    /// True for those of `lost+found` as mkfs makes it.
+    pub(crate) fn is_of_mkfs(&self) -> bool {
+        (self.permissions, self.uid, self.gid) == (0o700, 0, 0) && self.xattrs.is_empty()
+    }
+
     /// Attributes without extended ones. Access and change time are the modification time: those of
     /// the host would make two builds of one tree differ.
     #[must_use]

@@ -240,6 +240,19 @@ impl Unfinished {
         files.into_iter().flatten().map(|file| (file.dev(), file.ino())).collect()
     }
 
+    /// Refuses to replace a file that it is made of.
+    ///
+    /// # Errors
+    /// The source is the file that this one becomes.
+    pub(crate) fn refuse_source(&self, source: &Path, opened: &File) -> Result<()> {
+        let found = opened.metadata().map_err(|error| Error::host(source, error))?;
+        if self.own().contains(&(found.dev(), found.ino())) {
+            let why = "is the source, and the file that is made: give another name";
+            return Err(Error::Usage(format!("{}: {why}", source.escaped())));
+        }
+        Ok(())
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }

@@ -25,6 +25,8 @@ pub struct Tree {
     pub(crate) stores: Stores,
     pub(crate) unended: Vec<String>,
     pub(crate) has_leftovers: bool,
+    /// Labels of SELinux of some files are not known: they are files of the host.
+    pub(crate) has_unlabelled: bool,
 }
 
 impl Tree {

@@ -7,7 +7,7 @@ use crate::tree::Tree;
 impl Assembly {
     /// The finished tree: what is reached from the root, numbered.
     pub(crate) fn finish(self) -> Tree {
-        let Self { mut drafts, stores, rules, unended, has_leftovers, .. } = self;
+        let Self { mut drafts, stores, rules, unended, has_leftovers, has_unlabelled, .. } = self;
         let (ids, order) = numbered(&mut drafts);
         sort(&mut drafts, &order);
         drop(order);
@@ -17,7 +17,7 @@ impl Assembly {
             rules.date(&mut metadata);
             Node { metadata, kind: finished(shape, &id_of), links }
         });
-        Tree { nodes: nodes.collect(), stores, unended, has_leftovers }
+        Tree { nodes: nodes.collect(), stores, unended, has_leftovers, has_unlabelled }
     }
 }
 

@@ -92,6 +92,8 @@ pub(crate) struct Assembly {
     pub(crate) unended: Vec<String>,
     /// A source has what a killed run has left on it.
     pub(crate) has_leftovers: bool,
+    /// A source is a directory of the host.
+    pub(crate) has_unlabelled: bool,
     pub(crate) stated: StatedFiles,
     pub(crate) stores: Stores,
     pub(crate) rules: Rules,
@@ -117,6 +119,7 @@ impl Assembly {
             named_lists: Vec::new(),
             unended: Vec::new(),
             has_leftovers: false,
+            has_unlabelled: false,
             stated: StatedFiles::default(),
             stores,
             rules,

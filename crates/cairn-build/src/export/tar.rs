@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::ops::Range;
 
 use cairn_vfs::{Acl, Timestamp, acl};
 
@@ -16,6 +17,10 @@ const BLOCK: usize = 512;
 const RECORD: u64 = 20;
 /// Bytes read at a time.
 const CHUNK: u64 = 1 << 20;
+/// Most ranges in a map: one less than readers take, for the end.
+const RANGES_MAX: usize = crate::read::RANGES_MAX - 1;
+/// Fills a buffer with what follows so many bytes.
+type ReadPiece<'a> = dyn FnMut(u64, &mut [u8]) -> Result<()> + 'a;
 /// Largest numbers of the header's fields of 8 and of 12 bytes.
 const NUMBER_8: u64 = 0o7_777_777;
 const NUMBER_12: u64 = 0o77_777_777_777;
@@ -100,6 +105,10 @@ impl Archive<'_> {
     }
 
     fn node(&mut self, path: &[u8], node: &Node, id: NodeId) -> Result<()> {
+        // tar has no sockets, and a link to one would lead nowhere.
+        if matches!(node.kind, Kind::Socket) {
+            return Ok(());
+        }
         let metadata = &node.metadata;
         let header = Header { path, link: b"", kind: b'0', size: 0, device: None, metadata };
         if node.links > 1 && !matches!(node.kind, Kind::Directory(_)) {
@@ -123,7 +132,6 @@ impl Archive<'_> {
                 self.header(&Header { kind: b'4', device, ..header }, &[])
             }
             Kind::Fifo => self.header(&Header { kind: b'6', ..header }, &[]),
-            // tar has no sockets.
             Kind::Socket => Ok(()),
         }
     }
@@ -135,12 +143,13 @@ impl Archive<'_> {
             [data] => data.start == 0 && data.end == file.size,
             _ => false,
         };
-        let data = file.data_bytes();
+        let spans = spans(&file.data, RANGES_MAX);
+        let data: u64 = spans.iter().map(|span| span.end - span.start).sum();
         if whole {
             self.header(&Header { size: file.size, ..header }, &[])?;
         } else {
-            let mut map = format!("{}\n", file.data.len() + 1);
-            for range in &file.data {
+            let mut map = format!("{}\n", spans.len() + 1);
+            for range in &spans {
                 let _ = writeln!(map, "{}\n{}", range.start, range.end - range.start);
             }
             // An empty range marks the end.
@@ -161,18 +170,35 @@ impl Archive<'_> {
             self.header(&Header { path: &path, size, ..header }, &records)?;
             self.blocks(&map)?;
         }
-        let mut buffer = Vec::new();
-        for range in &file.data {
-            let mut at = range.start;
-            while at < range.end {
-                let len = (range.end - at).min(CHUNK);
-                buffer.resize(usize::try_from(len).unwrap_or(0), 0);
-                self.tree.read(file, at, &mut buffer)?;
-                self.put(&buffer)?;
-                at += len;
+        let mut ranges = file.data.iter().peekable();
+        for span in &spans {
+            let mut at = span.start;
+            while let Some(range) = ranges.next_if(|range| range.end <= span.end) {
+                self.piecewise(range.start - at, &mut |_, buffer| {
+                    buffer.fill(0);
+                    Ok(())
+                })?;
+                let tree = self.tree;
+                self.piecewise(range.end - range.start, &mut |done, buffer| {
+                    tree.read(file, range.start + done, buffer)
+                })?;
+                at = range.end;
             }
         }
         self.fill(data)
+    }
+
+    /// Bytes that `read` gives, a piece at a time: it gets how many came before.
+    fn piecewise(&mut self, len: u64, read: &mut ReadPiece<'_>) -> Result<()> {
+        let (mut done, mut buffer) = (0, Vec::new());
+        while done < len {
+            let piece = (len - done).min(CHUNK);
+            buffer.resize(usize::try_from(piece).unwrap_or(0), 0);
+            read(done, &mut buffer)?;
+            self.put(&buffer)?;
+            done += piece;
+        }
+        Ok(())
     }
 
     /// The header of a member, after one with records, if it needs some.
@@ -200,6 +226,13 @@ impl Archive<'_> {
         }
         self.blocks(&ustar(of))
     }
+}
+
+/// Ranges with data, neighbours together with the hole between them if there are more than `most`.
+fn spans(data: &[Range<u64>], most: usize) -> Vec<Range<u64>> {
+    let together = data.len().div_ceil(most).max(1);
+    let span = |ranges: &[Range<u64>]| Some(ranges.first()?.start..ranges.last()?.end);
+    data.chunks(together).filter_map(span).collect()
 }
 
 /// The directory with its slash, and the name.
@@ -353,6 +386,14 @@ mod tests {
             let text = String::from_utf8(bytes.clone()).unwrap();
             assert_eq!(text.split(' ').next().unwrap().parse(), Ok(bytes.len()), "{len}");
         }
+    }
+
+    #[test]
+    fn many_ranges_become_fewer() {
+        let data: Vec<Range<u64>> = (0..7).map(|at| at * 10..at * 10 + 3).collect();
+        assert_eq!(spans(&data, 7), data);
+        assert_eq!(spans(&data, 3), [0..23, 30..53, 60..63]);
+        assert!(spans(&[], 3).is_empty());
     }
 
     #[test]

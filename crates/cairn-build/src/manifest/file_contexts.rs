@@ -7,9 +7,10 @@ use cairn_vfs::FileKind;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::words::{self, Parsed, shown};
+use crate::node::SELINUX;
 
 /// The attribute.
-pub(super) const NAME: &[u8] = b"security.selinux";
+pub(super) const NAME: &[u8] = SELINUX;
 /// Most lines, and most memory of an expression.
 const LINES_MAX: usize = 20_000;
 const REGEX_MAX: usize = 1 << 18;

@@ -32,12 +32,11 @@ use self::file_contexts::FileContexts;
 use self::fs_config::FsConfig;
 use crate::assembly::Assembly;
 use crate::error::{Error, Result};
+use crate::node::LOST_AND_FOUND;
 use crate::users::Users;
 
 /// Most bytes of a manifest.
 const FILE_MAX: u64 = 256 << 20;
-/// What mkfs makes beside the tree.
-const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// A manifest.
 pub(crate) struct Manifest {

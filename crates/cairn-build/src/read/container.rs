@@ -5,6 +5,7 @@
 //! The digest of each file is compared.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -330,11 +331,13 @@ impl Container<'_> {
                 format!("has no image for this platform; it has: {}", names()),
             )),
             several => {
+                // Images of one tag differ by their platforms.
+                let differing: BTreeSet<_> = several.iter().filter_map(|of| of.tag()).collect();
                 let tags = tags(several.iter().map(|of| **of));
                 let count = several.len();
-                let why = match tags.is_empty() {
-                    true => format!("has {count} images: choose one by its platform: {}", names()),
-                    false => format!("has {count} images: choose one, as oci:DIR:TAG: {tags}"),
+                let why = match differing.len() {
+                    0 | 1 => format!("has {count} images: choose one by its platform: {}", names()),
+                    _ => format!("has {count} images: choose one, as oci:DIR:TAG: {tags}"),
                 };
                 Err(self.failed("index.json", why))
             }

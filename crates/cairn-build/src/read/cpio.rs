@@ -1,6 +1,7 @@
-//! cpio as a source: the "newc" form, which initramfs has. Several archives may follow each other.
+//! cpio as a source: the "newc" form, which initramfs has, with and without checksums. Several archives may follow each other.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use cairn_vfs::{FileKind, Timestamp};
 
@@ -15,6 +16,8 @@ use crate::path::MemberPath;
 const HEADER: usize = 110;
 /// Longest name, with its NUL.
 const NAME_MAX: u32 = 1 << 16;
+/// Bytes that are summed up at a time.
+const PIECE: u64 = 1 << 20;
 /// The name of the last member.
 const TRAILER: &[u8] = b"TRAILER!!!";
 
@@ -43,6 +46,8 @@ struct Header {
     device: (u32, u32),
     rdev: (u32, u32),
     name_size: u32,
+    /// The sum of the bytes of a regular file, in the form that has one.
+    sum: Option<u32>,
 }
 
 impl Header {
@@ -64,6 +69,7 @@ impl Header {
             device: (number(7)?, number(8)?),
             rdev: (number(9)?, number(10)?),
             name_size: number(11)?,
+            sum: if bytes.starts_with(b"070702") { Some(number(12)?) } else { None },
         })
     }
 }
@@ -229,6 +235,25 @@ impl Cpio<'_> {
         let kept_at = self.stream.keep(size, &mut self.assembly.stores);
         let (store, at) = kept_at
             .map_err(|error| not_kept(error, |why| Error::member(self.source, &self.last, why)))?;
-        Ok(RegularFile::stored(size, vec![std::ops::Range { start: 0, end: size }], store, at))
+        let file = RegularFile::stored(size, vec![Range { start: 0, end: size }], store, at);
+        let Some(stated) = header.sum else { return Ok(file) };
+        let sum = self.sum(&file)?;
+        if sum != stated {
+            let why = format!("damaged: its checksum is {sum:#x}, not {stated:#x}");
+            return Err(self.failed(format!("{why}: fetch or make the archive again")));
+        }
+        Ok(file)
+    }
+
+    /// The sum of the bytes of a file that is kept.
+    fn sum(&self, file: &RegularFile) -> Result<u32> {
+        let (mut sum, mut at, mut piece) = (0_u32, 0, Vec::new());
+        while at < file.size {
+            piece.resize(usize::try_from((file.size - at).min(PIECE)).unwrap_or(0), 0);
+            self.assembly.stores.read(file, at, &mut piece)?;
+            sum = piece.iter().fold(sum, |sum, byte| sum.wrapping_add((*byte).into()));
+            at += piece.len() as u64;
+        }
+        Ok(sum)
     }
 }

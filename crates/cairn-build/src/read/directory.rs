@@ -16,7 +16,7 @@ use cairn_vfs::{FileKind, Timestamp};
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
 use crate::extents::next_data;
-use crate::node::{self, Contents, Metadata, RegularFile, Xattr};
+use crate::node::{self, Contents, Metadata, RegularFile, SELINUX, Xattr};
 use crate::path::MemberPath;
 use crate::regular;
 
@@ -40,7 +40,9 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
     };
     // Contents are read later, perhaps from another working directory.
     let root = fs::canonicalize(source).map_err(|error| Error::host(source, error))?;
+    assembly.has_unlabelled = true;
     let mut links = Links::new();
+    let mut labels = 0_u64;
     let mut pending = vec![(root, start)];
     while let Some((host, path)) = pending.pop() {
         let of = fs::symlink_metadata(&host).map_err(|error| Error::host(&host, error))?;
@@ -60,7 +62,11 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
         if assembly.rules.excludes(&path, of.is_dir()) {
             continue;
         }
-        let (metadata, kind) = node(assembly, &host, &of)?;
+        let (mut metadata, kind) = node(assembly, &host, &of)?;
+        let all = metadata.xattrs.len();
+        // A label of the host's SELinux policy has no meaning in the image.
+        metadata.xattrs.retain(|xattr| &*xattr.name != SELINUX);
+        labels += (all - metadata.xattrs.len()) as u64;
         let node = assembly.put(&path, metadata, kind).map_err(refused)?;
         if let Some(node) = node.filter(|_| of.nlink() > 1 && !of.is_dir()) {
             links.insert((of.dev(), of.ino()), node);
@@ -68,6 +74,14 @@ pub(super) fn read(assembly: &mut Assembly, source: &Path) -> Result<()> {
         if of.is_dir() {
             pending.extend(inside(&host, &path)?);
         }
+    }
+    if labels > 0 {
+        let files: String = if labels == 1 { "1 file".into() } else { format!("{labels} files") };
+        tracing::warn!(
+            "{}: labels of the host's SELinux on {files} are left out: to label the image, give \
+             file_contexts as a manifest",
+            source.escaped()
+        );
     }
     Ok(())
 }
@@ -146,8 +160,7 @@ fn metadata(host: &Path, of: &HostMetadata) -> Result<Metadata> {
     };
     for name in names {
         let value = xattr::get(host, &name).map_err(|error| Error::host(host, error))?;
-        // A label of the host's SELinux policy has no meaning in the image.
-        if let Some(value) = value.filter(|_| name != "security.selinux") {
+        if let Some(value) = value {
             let name = name.as_bytes().into();
             metadata.xattrs.push(Xattr { name, value: value.into() });
         }

@@ -11,7 +11,7 @@ use cairn_vfs::{Attributes, FileKind, FileSystem, Seek, walk};
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
 use crate::leftovers::Leftovers;
-use crate::node::{Contents, Metadata, RegularFile, Xattr};
+use crate::node::{Contents, LOST_AND_FOUND, Metadata, RegularFile, Xattr};
 use crate::path::MemberPath;
 
 /// Opens the image, if a volume is in it.
@@ -22,8 +22,8 @@ pub(super) fn open(image: &ImageSpec) -> Result<Volume> {
     cairn::open(image, &OpenOptions::read_only()).map_err(Error::image)
 }
 
-/// Puts everything on a volume in. An empty `lost+found` is left out: mkfs makes it where the
-/// format has it. So is what a killed run has left.
+/// Puts everything on a volume in. An empty `lost+found` as mkfs makes it is left out: the next mkfs
+/// makes it where the format has it. So is what a killed run has left.
 ///
 /// # Errors
 /// The volume is damaged, or cannot be read.
@@ -45,16 +45,13 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
     })
     .map_err(|error| Error::volume(source, error))?;
     let mut links: HashMap<Ino, usize> = HashMap::new();
-    let lost: &[u8] = b"lost+found";
     let holds_lost = found.iter().any(|(path, _)| path.starts_with(b"lost+found/"));
     for (path, of) in &found {
-        if path == lost && !holds_lost {
-            continue;
-        }
         let failed = |why: String| Error::member(source, path, why);
         let place = MemberPath::parse(path).map_err(failed)?;
-        let is_linked = of.links > 1 && of.kind != FileKind::Directory;
-        if assembly.rules.excludes(&place, of.kind == FileKind::Directory) {
+        let is_directory = of.kind == FileKind::Directory;
+        let is_linked = of.links > 1 && !is_directory;
+        if assembly.rules.excludes(&place, is_directory) {
             continue;
         }
         if let Some(node) = links.get(&of.ino).filter(|_| is_linked) {
@@ -64,6 +61,9 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
         let volume_error = |error| Error::volume(format!("{source}: {}", path.escaped()), error);
         let kind = kind(&*fs, of, number).map_err(volume_error)?;
         let metadata = metadata(&*fs, of, &leftovers).map_err(volume_error)?;
+        if path == LOST_AND_FOUND && is_directory && !holds_lost && metadata.is_of_mkfs() {
+            continue;
+        }
         let node = assembly.put(&place, metadata, kind).map_err(failed)?;
         if let Some(node) = node.filter(|_| is_linked) {
             links.insert(of.ino, node);

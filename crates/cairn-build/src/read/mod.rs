@@ -29,6 +29,7 @@ use cairn_base::names::Escaped;
 pub use self::container::is_layout;
 pub(crate) use self::directory::host_file;
 pub(crate) use self::reasons::kept;
+pub(crate) use self::tar::RANGES_MAX;
 
 use self::reasons::broken;
 use self::stream::Stream;

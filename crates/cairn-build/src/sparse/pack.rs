@@ -63,6 +63,7 @@ pub fn pack(options: &PackOptions) -> Result<()> {
         return write(&image, size, form, &mut io::stdout().lock(), Path::new(STDOUT));
     }
     let output = Unfinished::create(&options.output, options.overwrite)?;
+    output.refuse_source(&options.image, &image)?;
     write(&image, size, form, &mut output.file(), &options.output)?;
     output.finish()
 }

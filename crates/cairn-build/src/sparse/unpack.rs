@@ -42,7 +42,9 @@ pub fn unpack(options: &UnpackOptions) -> Result<()> {
         let from: Box<dyn Read> = if input == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
-            Box::new(File::open(input).map_err(|error| Error::host(input, error))?)
+            let file = File::open(input).map_err(|error| Error::host(input, error))?;
+            output.refuse_source(input, &file)?;
+            Box::new(file)
         };
         let mut unpack = Unpack {
             name,

@@ -10,6 +10,7 @@ mod layers;
 mod manifests;
 mod many;
 mod members;
+mod odd_members;
 mod others;
 mod outputs;
 mod sparse;

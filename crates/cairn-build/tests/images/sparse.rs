@@ -269,3 +269,27 @@ fn blocks_of_zeros_become_holes() {
         }
     }
 }
+
+#[test]
+fn a_source_is_not_replaced() {
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name);
+    let bytes = patchwork(&at("image"), 5);
+    std::os::unix::fs::symlink("image", at("link")).unwrap();
+    packed(&at("image"), &at("packed"), 4096, false);
+    let sparse = std::fs::read(at("packed")).unwrap();
+    let options = PackOptions {
+        image: at("image"),
+        output: at("link"),
+        block: 4096,
+        crc: false,
+        holes_do_not_matter: false,
+        overwrite: true,
+    };
+    let said = pack(&options).unwrap_err().to_string();
+    assert!(said.contains("give another name"), "{said}");
+    let said = unpacked(&[at("packed")], &at("packed")).unwrap_err();
+    assert!(said.contains("give another name"), "{said}");
+    assert!(std::fs::read(at("image")).unwrap() == bytes, "the image was replaced");
+    assert!(std::fs::read(at("packed")).unwrap() == sparse, "the sparse image was replaced");
+}

@@ -50,7 +50,10 @@ fn side(name: &OsStr, args: &Args) -> Outcome<Tree> {
 
 /// As for diff(1), 1 means that something differs.
 fn trouble(error: cairn_build::Error) -> Failure {
-    let failure = failure(error);
+    as_trouble(failure(error))
+}
+
+fn as_trouble(failure: Failure) -> Failure {
     match failure.status {
         Status::Failed => Failure::usage(failure.to_string()),
         _ => failure,
@@ -64,7 +67,7 @@ fn trouble(error: cairn_build::Error) -> Failure {
 pub fn run(args: &Args) -> Outcome {
     let (first, second) = (side(&args.first, args)?, side(&args.second, args)?);
     let mut count = 0;
-    with_stdout(|output| {
+    let printed = with_stdout(|output| {
         let mut printed = Ok(());
         let options = CompareOptions { times: !args.no_times, quick: false };
         let compared = compare(&first, &second, options, &mut |difference| {
@@ -74,7 +77,8 @@ pub fn run(args: &Args) -> Outcome {
         });
         count = compared.map_err(trouble)?;
         printed
-    })?;
+    });
+    printed.map_err(as_trouble)?;
     if count == 0 { Ok(()) } else { Err(Failure::told(1)) }
 }
 

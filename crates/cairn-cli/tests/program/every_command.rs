@@ -163,6 +163,30 @@ fn a_closed_pipe_is_no_error() {
     judge::assert_clean(std::path::Path::new(&image));
 }
 
+/// A part of an image or of an archive looks like a whole one to who does not read it.
+#[test]
+fn a_closed_pipe_is_a_failure_of_images_and_archives() {
+    let (dir, image) = in_dir("disk.img");
+    let (tree, sparse) = (dir.path().join("tree"), dir.path().join("disk.simg"));
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("file"), vec![7; 1 << 20]).unwrap();
+    let (tree, sparse) = (format!("{}/", tree.display()), sparse.to_str().unwrap());
+    works(&["build", &image, &tree]);
+    works(&["sparse", &image, sparse]);
+    for line in [
+        &["build", "-", &tree][..],
+        &["build", "--sparse", "-", &tree],
+        &["export", "IMAGE", "-o", "-"],
+        &["export", "--compress", "zstd", "IMAGE", "-o", "-"],
+        &["sparse", "IMAGE", "-"],
+        &["unsparse", sparse, "-"],
+    ] {
+        let arguments = words(line, &image, "");
+        let ended = run(&arguments, broken(), Stdio::piped());
+        assert_eq!(ended, (1, String::new()), "{arguments:?}");
+    }
+}
+
 /// The exit status is right even if standard error goes to the same pipe
 /// (`cairn ls disk.img /none 2>&1 | head -0`).
 #[test]
@@ -180,11 +204,16 @@ fn statuses_arrive_without_a_reader_of_errors() {
 /// A full disk under standard output is reported as a failure.
 #[test]
 fn output_that_cannot_be_written_is_a_failure() {
-    let (_dir, image) = in_dir("disk.img");
+    let (dir, image) = in_dir("disk.img");
     judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let (status, said) = run(&words(&["ls", "IMAGE"], &image, ""), full.into(), Stdio::piped());
     assert!(status == 1 && said.contains("standard output: no space left"), "{status}: {said}");
+    // For diff, 1 means that something differs.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let line = words(&["diff", "IMAGE", "DIR"], &image, &format!("{}/", dir.path().display()));
+    let (status, said) = run(&line, full.into(), Stdio::piped());
+    assert!(status == 2 && said.contains("standard output: no space left"), "{status}: {said}");
 }
 
 #[test]

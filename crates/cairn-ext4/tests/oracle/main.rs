@@ -27,6 +27,7 @@ mod remount;
 mod reserving_ahead;
 mod resize;
 mod resized_descriptors;
+mod resized_system_files;
 mod second_mount;
 mod sequence;
 mod shapes;

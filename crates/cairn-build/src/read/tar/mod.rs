@@ -5,6 +5,7 @@
 
 pub(super) mod acl_text;
 mod header;
+mod map_lines;
 mod pax;
 
 use std::ops::Range;
@@ -13,7 +14,9 @@ use cairn_base::names::Escaped;
 use cairn_vfs::Timestamp;
 
 use self::header::{BLOCK, Decoded, Header};
-use self::pax::{Extensions, HEADER_MAX, RANGES_MAX};
+use self::map_lines::MapLines;
+pub(crate) use self::pax::RANGES_MAX;
+use self::pax::{Extensions, HEADER_MAX};
 use super::members::{Change, Members};
 use super::reasons::{broken, not_kept};
 use super::stream::Stream;
@@ -26,8 +29,6 @@ use crate::path::MemberPath;
 const NAME_MAX: u64 = 1 << 16;
 /// Members that are looked at to find out what an archive holds. An image has fewer files.
 const SCANNED: usize = 4096;
-/// Most bytes of a sparse map before the data: it is parsed again for each block.
-const MAP_MAX: u64 = 1 << 18;
 /// What begins the name of a whiteout, and the name that makes a directory opaque.
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
@@ -398,19 +399,15 @@ impl<M: Members> Tar<'_, M> {
             let real = if map.is_some() { real } else { size };
             return Ok(Extent { map, real, stored: size });
         }
-        let mut bytes = Vec::new();
+        let (mut lines, mut stored) = (MapLines::default(), size);
         loop {
-            let left = size.saturating_sub(bytes.len() as u64);
-            if left < BLOCK as u64 {
+            let Some(left) = stored.checked_sub(BLOCK as u64) else {
                 return Err(self.failed("its sparse map does not end"));
-            }
-            bytes.extend(self.stream.bytes(BLOCK).map_err(|error| self.io(&error))?);
-            if bytes.len() as u64 > MAP_MAX {
-                return Err(self.failed("its sparse map is too long"));
-            }
+            };
+            stored = left;
+            let block = self.stream.bytes(BLOCK).map_err(|error| self.io(&error))?;
             // The last block has the last line, so a map is whole when its number of lines is.
-            if let Some(map) = pax::map_in_data(&bytes).map_err(|why| self.failed(why))? {
-                let stored = size - bytes.len() as u64;
+            if let Some(map) = lines.add(&block).map_err(|why| self.failed(why))? {
                 return Ok(Extent { map: Some(map), real, stored });
             }
         }

@@ -19,7 +19,7 @@ const GLOBAL_MAX: u64 = 1 << 16;
 const NAME_MAX: usize = 255;
 const VALUE_MAX: usize = 1 << 16;
 /// Most ranges of a sparse file.
-pub(super) const RANGES_MAX: usize = 1 << 20;
+pub(crate) const RANGES_MAX: usize = 1 << 20;
 
 /// What extended headers say.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +88,9 @@ impl Extensions {
             })
         };
         let time = || time(value).ok_or_else(|| format!("damaged extended header: {}", shown()));
+        if value.is_empty() && self.remove(key) {
+            return Ok(());
+        }
         match key {
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.link = Some(value.to_vec()),
@@ -123,6 +126,24 @@ impl Extensions {
             }
         }
         Ok(())
+    }
+
+    /// A record without a value takes away what an earlier one has said. False if the key is of
+    /// another kind.
+    fn remove(&mut self, key: &[u8]) -> bool {
+        match key {
+            b"path" => self.path = None,
+            b"linkpath" => self.link = None,
+            b"size" => self.size = None,
+            b"uid" => self.uid = None,
+            b"gid" => self.gid = None,
+            b"mtime" => self.mtime = None,
+            b"atime" => self.atime = None,
+            b"ctime" => self.ctime = None,
+            b"GNU.sparse.name" => self.sparse.name = None,
+            _ => return false,
+        }
+        true
     }
 
     fn sparse_range(&mut self, len: u64) -> Result<(), String> {
@@ -202,7 +223,7 @@ fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((record, rest))
 }
 
-fn decimal(digits: &[u8]) -> Option<u64> {
+pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
@@ -236,26 +257,6 @@ fn ranges(text: &[u8]) -> Result<Vec<Range<u64>>, String> {
     Ok(map)
 }
 
-/// The map before the data (form 1.0): decimal lines, their number first. `None` if more bytes are
-/// needed.
-pub(super) fn map_in_data(bytes: &[u8]) -> Result<Option<Vec<Range<u64>>>, String> {
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
-    let mut next = || match lines.next().map(|line| line.strip_suffix(b"\n")) {
-        Some(Some(line)) => decimal(line).map(Some).ok_or("damaged sparse map"),
-        _ => Ok(None),
-    };
-    let Some(count) = next()? else { return Ok(None) };
-    if count > RANGES_MAX as u64 {
-        return Err(format!("a sparse map of {count} ranges"));
-    }
-    let mut map = Vec::new();
-    for _ in 0..count {
-        let (Some(start), Some(len)) = (next()?, next()?) else { return Ok(None) };
-        map.push(start..start.checked_add(len).ok_or("the sparse map leads beyond 2^64")?);
-    }
-    Ok(Some(map))
-}
-
 /// Undoes `%XX`.
 fn unquoted(name: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::new();
@@ -287,6 +288,14 @@ mod tests {
         for damaged in [&b"12 path"[..], b"5 a\n", b"x a=b\n", b"99999 path=a\n", b"11 size=ab\n"] {
             assert!(Extensions::default().add(damaged).is_err(), "{}", damaged.escape_ascii());
         }
+    }
+
+    #[test]
+    fn records_without_a_value_take_away() {
+        let mut of = Extensions::default();
+        of.add(b"12 path=a/b\n12 size=100\n10 gid=7\n").unwrap();
+        of.add(b"8 path=\n8 size=\n7 gid=\n").unwrap();
+        assert_eq!((of.path, of.size, of.gid), (None, None, None));
     }
 
     #[test]

@@ -303,9 +303,10 @@ pub(super) fn failure(error: Error) -> Failure {
             let text = format!("the sources do not fit in {size} bytes: give {what}");
             Failure::new(Status::Failed, format!("{text}, or leave it out"))
         }
-        // Only standard output has a reader that can go.
+        // Only standard output has a reader that can go. It has a part of what was asked for, which
+        // no list could be: the status says so.
         Error::Host { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
-            Failure::closed_pipe()
+            Failure::told(Status::Failed as i32)
         }
         Error::Host { subject, source } => Failure::host_named(&subject, &source),
         Error::Source { .. } | Error::Member { .. } => {

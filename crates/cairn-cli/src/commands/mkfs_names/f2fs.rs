@@ -82,6 +82,13 @@ fn option(options: &mut MkfsOptions, letter: char, value: &OsStr) -> Outcome {
                 "-g {value}: asks for {ANDROID}, which Cairn does not make: name features with -O"
             )));
         }
+        'C' => {
+            let value = value.to_string_lossy();
+            return Err(Failure::usage(format!(
+                "-C {value}: asks for names without case (casefold), which Cairn does not make: \
+                 leave it out"
+            )));
+        }
         'f' => options.overwrite = true,
         'i' => options.large_nat_bitmap = true,
         'm' => options.zoned = true,

@@ -1,6 +1,7 @@
 //! Process 1 of the command's namespace: it makes the volume the root directory, starts the command
 //! and reaps what the command leaves.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -13,14 +14,14 @@ use cairn_block::typing;
 use nix::sched::{CloneFlags, setns, unshare};
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, mount_change};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
-use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 use super::arguments::{Args, Inside};
 use super::device_files::DeviceFiles;
 use super::host::VOLUME;
-use super::link::ToStarter;
+use super::link::{Given, ToStarter};
 use super::mounts::{HARMLESS, Unplaced, change_root, fresh, make_read_only, of_host};
 use super::places::{Placed, Point};
+use super::privileges;
 use super::supervise::{Event, PassOn, Supervisor, status_of};
 use super::terminal;
 use crate::failure::{Failure, Outcome, Status};
@@ -36,25 +37,29 @@ const RESOLVERS: &str = "/etc/resolv.conf";
 pub(super) fn run(Inside { args, .. }: &Inside, takes_terminal: bool) -> Outcome {
     let mut supervisor = Supervisor::start()
         .map_err(|error| Failure::start("signals cannot be handled", &error, "run again"))?;
-    let link = ToStarter::take()
+    let Given { starter, input, namespace } = ToStarter::take()
         .map_err(|error| Failure::start("the starter has ended", &error, "run again"))?;
     if takes_terminal {
         terminal::take().map_err(|error| Failure::start("no terminal", &error, "run again"))?;
     }
     let parts = Parts::take(args)?;
-    enter_volume(&link.namespace)?;
+    enter_volume(namespace)?;
     let mut placed = Placed::default();
     let started = parts.place(args, &mut placed);
+    // The command must not find them in /proc/1/fd.
+    drop(parts);
     placed.settle();
-    let ended = started.and_then(|()| command(&args.command, &mut supervisor, link));
+    let unmounts = placed.must_unmount();
+    let prepared = started.and_then(|()| prepare(&args.command, input));
+    let ended = prepared.and_then(|ready| command(ready, &mut supervisor, starter, unmounts));
     end_all();
     placed.remove();
     process::exit(ended?);
 }
 
-/// Makes the volume the root directory, in a mount namespace of this process.
-fn enter_volume(namespace: &OwnedFd) -> Outcome {
-    let entered = setns(namespace, CloneFlags::CLONE_NEWNS)
+/// Makes the volume the root directory, in a mount namespace of this process. The server's is closed.
+fn enter_volume(namespace: OwnedFd) -> Outcome {
+    let entered = setns(&namespace, CloneFlags::CLONE_NEWNS)
         .and_then(|()| unshare(CloneFlags::CLONE_NEWNS))
         .map_err(io::Error::from)
         .and_then(|()| keep_apart())
@@ -146,12 +151,8 @@ impl Parts {
     }
 }
 
-/// Runs the command to its end. Returns its status.
-fn command(
-    words: &[std::ffi::OsString],
-    supervisor: &mut Supervisor,
-    mut link: ToStarter,
-) -> Outcome<i32> {
+/// Makes the command ready, with what it may do.
+fn prepare(words: &[OsString], input: OwnedFd) -> Outcome<Command> {
     let [program, arguments @ ..] = words else {
         return Err(Failure::usage("no command is named: give one after --"));
     };
@@ -159,14 +160,24 @@ fn command(
         let why = system_error::words(&error);
         output::complain(format_args!("note: the command could type at your terminal: {why}"));
     }
-    // With it, the command could make writable what it may only read: the kernel lets who owns the
-    // namespace of a mount change its flags.
-    remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN).map_err(|error| {
-        Failure::start("a capability cannot be dropped", &error.into(), "see what `dmesg` says")
-    })?;
+    privileges::withhold().map_err(|error| not_dropped(&error))?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(link.input.try_clone().map_err(no_input)?);
-    link.tell_begin();
+    command.args(arguments).stdin(input);
+    Ok(command)
+}
+
+fn not_dropped(error: &io::Error) -> Failure {
+    Failure::start("a capability cannot be dropped", error, "see what `dmesg` says")
+}
+
+/// Runs the command to its end. Returns its status. `unmounts`: mounts are taken away afterwards.
+fn command(
+    mut command: Command,
+    supervisor: &mut Supervisor,
+    mut starter: ToStarter,
+    unmounts: bool,
+) -> Outcome<i32> {
+    starter.tell_begin();
     // A signal ends this process, until there is another that could handle it.
     if let Some(signal) = supervisor.take_signal() {
         return Ok(128 + signal.as_raw());
@@ -174,13 +185,16 @@ fn command(
     match command.spawn() {
         Ok(child) => {
             let child = Pid::from_child(&child);
+            // Its standard input is open here, too.
+            drop(command);
+            privileges::give_up(unmounts).map_err(|error| not_dropped(&error))?;
             if let Some(signal) = supervisor.take_signal() {
                 // It may have come before the command was there, which may also have ended.
                 let _ = kill_process(child, signal);
             }
             let mut event = |event| {
                 if event == Event::Stopped {
-                    link.tell_stop();
+                    starter.tell_stop();
                 }
             };
             let status = supervisor.wait(child, PassOn::Sent, &mut event)?;
@@ -199,16 +213,12 @@ fn command(
                 ErrorKind::NotFound => String::new(),
                 _ => format!("{}: ", system_error::words(&error)),
             };
-            let failure =
-                Failure::new(Status::Failed, format!("{}: {why}{advice}", program.escaped()));
+            let program = Path::new(command.get_program()).escaped().to_string();
+            let failure = Failure::new(Status::Failed, format!("{program}: {why}{advice}"));
             output::report(&failure);
             Ok(status)
         }
     }
-}
-
-fn no_input(error: io::Error) -> Failure {
-    Failure::start("the standard input cannot be had", &error, "run again")
 }
 
 /// Ends all processes that the command has left, and waits for them: they must not use what is

@@ -88,8 +88,12 @@ impl ToInit {
 }
 
 /// The init's end.
-pub(super) struct ToStarter {
-    channel: UnixStream,
+pub(super) struct ToStarter(UnixStream);
+
+/// What the starter gives.
+pub(super) struct Given {
+    /// The socket.
+    pub(super) starter: ToStarter,
     /// The standard input of the command.
     pub(super) input: OwnedFd,
     /// The mount namespace with the volume.
@@ -101,21 +105,21 @@ impl ToStarter {
     ///
     /// # Errors
     /// The starter has ended.
-    pub(super) fn take() -> io::Result<Self> {
+    pub(super) fn take() -> io::Result<Given> {
         let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let [input, namespace] = receive(&channel)?;
-        Ok(Self { channel, input, namespace })
+        Ok(Given { starter: Self(channel), input, namespace })
     }
 
     /// The command begins now.
     pub(super) fn tell_begin(&mut self) {
         // Without a starter this process ends.
-        let _ = self.channel.write_all(&[BEGINS]);
+        let _ = self.0.write_all(&[BEGINS]);
     }
 
     /// The command has stopped.
     pub(super) fn tell_stop(&mut self) {
-        let _ = self.channel.write_all(&[STOPS]);
+        let _ = self.0.write_all(&[STOPS]);
     }
 }
 

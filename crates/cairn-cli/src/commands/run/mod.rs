@@ -23,6 +23,7 @@ mod init;
 mod link;
 mod mounts;
 mod places;
+mod privileges;
 pub mod stage;
 mod starting;
 mod supervise;

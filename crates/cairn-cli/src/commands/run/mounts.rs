@@ -17,7 +17,10 @@ use rustix::mount::{
 use rustix::process::{chdir, pivot_root};
 
 /// A mount that has no place yet.
-pub(super) struct Unplaced(OwnedFd);
+pub(super) struct Unplaced {
+    mount: OwnedFd,
+    is_fresh: bool,
+}
 
 /// No device files and no set-user-id programs.
 pub(super) const HARMLESS: MountAttrFlags =
@@ -37,7 +40,8 @@ pub(super) fn fresh(
         fsconfig_set_string(&context, *name, *value)?;
     }
     fsconfig_create(&context)?;
-    Ok(Unplaced(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?))
+    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
+    Ok(Unplaced { mount, is_fresh: true })
 }
 
 /// A file or directory of the host, with what is mounted in it.
@@ -48,22 +52,27 @@ pub(super) fn of_host(path: &Path) -> io::Result<Unplaced> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
-    Ok(Unplaced(open_tree(CWD, path, flags)?))
+    Ok(Unplaced { mount: open_tree(CWD, path, flags)?, is_fresh: false })
 }
 
 impl AsFd for Unplaced {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.mount.as_fd()
     }
 }
 
 impl Unplaced {
+    /// True for a new filesystem of the kernel, which nobody else has.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
     /// Places it where a path of this process leads.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub(super) fn place_at(&self, path: &Path) -> io::Result<()> {
-        Ok(move_mount(&self.0, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+        Ok(move_mount(&self.mount, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
     }
 }
 

@@ -40,7 +40,9 @@ pub(super) enum Point {
 pub(super) struct Placed {
     /// The mounts, in order. No symbolic link is on the way to them.
     points: Vec<PathBuf>,
-    /// Files and directories that were made for them.
+    /// The devices of filesystems that end with the namespace, and what is made there, too.
+    fresh: Vec<u64>,
+    /// Files and directories that were made for them elsewhere.
     made: Vec<Entry>,
     list: Made,
     /// The image has the whole list, by which the server removes what was made.
@@ -81,6 +83,9 @@ impl Placed {
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(mount.as_fd(), "", target, "", flags)?;
         self.points.push(path.clone());
+        if mount.is_fresh() {
+            self.fresh.push(fstat(mount.as_fd())?.st_dev);
+        }
         Ok(path)
     }
 
@@ -88,7 +93,8 @@ impl Placed {
     fn make(&mut self, way: &mut Way, name: OsString, point: Point) -> io::Result<()> {
         let above = way.end()?.try_clone_to_owned()?;
         // The image's server knows of no other mount, such as a directory of the host.
-        let is_of_image = fstat(&above)?.st_dev == statat(CWD, "/", AtFlags::empty())?.st_dev;
+        let device = fstat(&above)?.st_dev;
+        let is_of_image = device == statat(CWD, "/", AtFlags::empty())?.st_dev;
         if is_of_image {
             self.note(way, &above, &name)?;
         }
@@ -99,7 +105,9 @@ impl Placed {
                 drop(openat(&above, &name, flags, Mode::from(0o644))?);
             }
         }
-        self.made.push(Entry { above, name: name.clone(), point, is_of_image });
+        if !self.fresh.contains(&device) {
+            self.made.push(Entry { above, name: name.clone(), point, is_of_image });
+        }
         way.enter(name).map(drop)
     }
 
@@ -131,15 +139,28 @@ impl Placed {
         self.store();
     }
 
-    /// Takes all mounts away. What was made for them is removed here, or by the server, if it is
-    /// listed.
+    /// True if [`Placed::remove`] takes mounts away: something lies below them that the server does
+    /// not remove.
+    pub(super) fn must_unmount(&self) -> bool {
+        self.made.iter().any(|entry| self.is_ours(entry))
+    }
+
+    fn is_ours(&self, entry: &Entry) -> bool {
+        !(self.is_listed && entry.is_of_image)
+    }
+
+    /// Removes what was made for the mounts, but for what the server removes, by the list. The mounts
+    /// end with the namespace.
     pub(super) fn remove(self) {
+        if !self.must_unmount() {
+            return;
+        }
         for point in self.points.iter().rev() {
-            // What is not removed here ends with the namespace.
             let _ = unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
         }
-        let here = |entry: &&Entry| !(self.is_listed && entry.is_of_image);
-        for Entry { above, name, point, .. } in self.made.iter().rev().filter(here) {
+        for Entry { above, name, point, .. } in
+            self.made.iter().rev().filter(|entry| self.is_ours(entry))
+        {
             let _ = match point {
                 Point::Directory => unlinkat(above, name, AtFlags::REMOVEDIR),
                 // The command may have put something in, or something else there.

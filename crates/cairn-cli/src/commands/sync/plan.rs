@@ -86,7 +86,10 @@ impl Plan {
             let above = below.as_ref().is_some_and(|above| path.starts_with(above));
             let what = differing.get(path).map(Vec::as_slice).unwrap_or_default();
             let is_replaced = what.contains(&Change::Kind) && is_directory;
-            let goes = above || is_replaced || what.contains(&Change::OnlyInFirst) && !keep;
+            // fsck needs it, whatever its attributes are.
+            let is_lost_and_found = path == b"lost+found" && is_directory && !is_full;
+            let is_surplus = what.contains(&Change::OnlyInFirst) && !is_lost_and_found;
+            let goes = above || is_replaced || is_surplus && !keep;
             let is_needed = left_alone.are_in(path);
             if (goes && keep && is_full || is_replaced && is_needed) && in_the_way.is_none() {
                 in_the_way = Some(print::escaped(path));

@@ -111,3 +111,36 @@ fn a_command_cannot_type() {
     assert_eq!(lines(&said), format!("{refused}\n{refused}\ndone"));
     root.assert_clean();
 }
+
+/// Process 1 makes the mounts. With its rights, what is read-only could be made writable.
+#[test]
+fn a_command_cannot_act_as_process_1() {
+    for format in FORMATS {
+        let root = Root::new(format);
+        let said = root.script(
+            r#"
+            mkdir shown; echo host >shown/file; chown -R nobody shown
+            run --bind shown:/data:ro image -- sh -c '
+                of() { while read name value; do [ "$name" = "$1:" ] && echo $value; done <$2; }
+                # Process 1 may be about to give up its rights.
+                for try in 1 2 3 4 5 6 7 8 9; do
+                    theirs=$(of CapPrm /proc/1/status); ours=$(of CapPrm /proc/self/status)
+                    more=$((0x$theirs & ~0x$ours)); [ $more = 0 ] && break; sleep 0.5
+                done
+                echo "$more more"
+                for name in exe mem environ auxv maps; do
+                    (: </proc/1/$name) 2>/dev/null && echo "$name is read"
+                done
+                for name in exe root/ cwd/ fd/0 ns/mnt; do
+                    [ -e /proc/1/$name ] && echo "$name is reached"
+                done
+                (: <>/proc/1/mem) 2>/dev/null && echo "its memory is written"
+                mount -o remount,rw,bind /data 2>/dev/null && echo "the mount is changed"
+                (echo x >>/data/file) 2>/dev/null && echo "the file is written"
+                cat /data/file'
+            cat shown/file"#,
+        );
+        assert_eq!(lines(&said), "0 more\nhost\nhost", "{format}");
+        root.assert_clean();
+    }
+}

@@ -12,14 +12,12 @@ use super::tree;
 use crate::error::{Error, Result};
 use crate::format::extent::MAX_FILE_BLOCKS;
 use crate::format::inode::{Inode as Record, InodeFlags, mode};
-use crate::format::layout::inodes::{JOURNAL, RESIZE};
+use crate::format::layout::inodes::{BAD, JOURNAL, RESIZE};
 use crate::format::{orphan, xattr};
 use crate::map::Progress;
 use crate::space::{BlockSource, Freed};
 use crate::txn::Handle;
 
-/// The inode that has the bad blocks of a disk.
-const BAD_BLOCKS: Ino = Ino(1);
 /// Bytes copied at a time.
 const PIECE: u64 = 4 << 20;
 /// Blocks of a map that a removal changes in a step.
@@ -31,11 +29,16 @@ const REMOVE_STEP: u32 = 16;
 /// There is no room, the volume is damaged, or the device failed.
 pub(super) fn move_all(session: &Session) -> Result<()> {
     for ino in session.used_inodes()? {
+        let mut record = session.record(ino)?;
         if ino == RESIZE || ino == JOURNAL {
+            // The reserved descriptor blocks have fixed places, and the log is before the end
+            // already. The blocks that lead to them can be anywhere.
+            if has_map(&record) {
+                tree::move_all(session, ino, &mut record)?;
+            }
             continue;
         }
-        let mut record = session.record(ino)?;
-        if ino == BAD_BLOCKS && record.blocks_512 > 0 {
+        if ino == BAD && record.blocks_512 > 0 {
             let why = "it has a list of bad blocks, which cannot move: use resize2fs";
             return Err(Error::Refused(why.into()));
         }

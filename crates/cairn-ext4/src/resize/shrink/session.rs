@@ -14,11 +14,14 @@ use crate::error::{Error, Result};
 use crate::format::features::Compat;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
+use crate::format::layout::inodes::JOURNAL;
 use crate::groups::GroupTable;
 use crate::inode::directory::hash_settings;
 use crate::map::{BlockMap, MapContext};
+use crate::mkfs::journal as new_journal;
 use crate::offline::Offline;
 use crate::space::{BlockSource, Freed};
+use crate::system_file::raw_record;
 use crate::txn::{Handle, Txn};
 
 /// A volume whose contents move.
@@ -83,6 +86,11 @@ impl Session {
         superblock.set_free_blocks(groups.free_blocks_total());
         let inodes = u32::try_from(groups.free_inodes_total()).unwrap_or(u32::MAX);
         superblock.raw.s_free_inodes_count = inodes.into();
+        if superblock.raw.s_jnl_backup_type == 1 {
+            // Blocks of the journal's map may have moved.
+            let record = raw_record(&volume.layout, &volume.buffers, JOURNAL)?;
+            new_journal::back_up(&mut superblock, &record);
+        }
         volume.write_superblock(superblock)?;
         volume.reopen()
     }
