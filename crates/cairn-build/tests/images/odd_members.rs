@@ -27,8 +27,8 @@ fn a_file_of_very_many_holes_comes_back() {
     file.set_len(RANGES * 8192 + 5000).unwrap();
     let source = format!("{}/", at("source").display());
     exported(&at("source/"), &at("out.tar"));
-    let words = ["--format=pax", "-S", "-cf", text(&at("gnu.tar")), "-C", &source, "."];
-    judge::run("tar", words);
+    let gnu = at("gnu.tar");
+    judge::run("tar", ["--format=pax", "-S", "-cf", text(&gnu), "-C", &source, "."]);
     for archive in ["out.tar", "gnu.tar"] {
         assert_eq!(differences(&source, text(&at(archive))), [], "{archive}");
     }
