@@ -79,8 +79,9 @@ pub struct CompareOptions {
 }
 
 /// Passes what differs to `take`, in the order of paths. Access and change times do not count, nor
-/// do where files have holes, and an empty `lost+found` at the top as mkfs makes it. A label of SELinux
-/// does not count where the other side is a file of the host. Returns the number of differing paths.
+/// do where files have holes, and an empty `lost+found` at the top as mkfs makes it. A label of
+/// SELinux does not count where the other side is a file of the host. Returns the number of
+/// differing paths.
 ///
 /// # Errors
 /// A file of one of the trees cannot be read.

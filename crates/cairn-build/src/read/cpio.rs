@@ -1,4 +1,5 @@
-//! cpio as a source: the "newc" form, which initramfs has, with and without checksums. Several archives may follow each other.
+//! cpio as a source: the "newc" form, which initramfs has, with and without checksums.
+//! Several archives may follow each other.
 
 use std::collections::HashMap;
 use std::ops::Range;

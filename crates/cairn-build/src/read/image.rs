@@ -22,8 +22,8 @@ pub(super) fn open(image: &ImageSpec) -> Result<Volume> {
     cairn::open(image, &OpenOptions::read_only()).map_err(Error::image)
 }
 
-/// Puts everything on a volume in. An empty `lost+found` as mkfs makes it is left out: the next mkfs
-/// makes it where the format has it. So is what a killed run has left.
+/// Puts everything on a volume in. An empty `lost+found` as mkfs makes it is left out: the next
+/// mkfs makes it where the format has it. So is what a killed run has left.
 ///
 /// # Errors
 /// The volume is damaged, or cannot be read.

@@ -46,7 +46,8 @@ fn a_file_of_very_many_holes_comes_back() {
 fn links_to_a_socket_are_left_out_with_it() {
     let place = Place::new();
     let at = |name: &str| place.path().join(name);
-    let script = r#"mkdir s; perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => "s/a", Listen => 1) or die'
+    let script = r#"mkdir s
+        perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => "s/a", Listen => 1) or die'
         ln s/a s/b; echo x >s/file; ln s/file s/link"#;
     judge::run("sh", ["-ec", &format!("cd {}; {script}", text(place.path()))]);
     for format in FORMATS {

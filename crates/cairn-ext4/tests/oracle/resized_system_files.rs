@@ -1,5 +1,5 @@
-//! What belongs to no file of a user moves, too, when a volume becomes smaller: the blocks that lead
-//! to the reserved descriptor blocks, and to the journal.
+//! What belongs to no file of a user moves, too, when a volume becomes smaller: the blocks that
+//! lead to the reserved descriptor blocks, and to the journal.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

@@ -57,7 +57,8 @@ pub(super) fn run(Inside { args, .. }: &Inside, takes_terminal: bool) -> Outcome
     process::exit(ended?);
 }
 
-/// Makes the volume the root directory, in a mount namespace of this process. The server's is closed.
+/// Makes the volume the root directory, in a mount namespace of this process. The server's is
+/// closed.
 fn enter_volume(namespace: OwnedFd) -> Outcome {
     let entered = setns(&namespace, CloneFlags::CLONE_NEWNS)
         .and_then(|()| unshare(CloneFlags::CLONE_NEWNS))

@@ -149,8 +149,8 @@ impl Placed {
         !(self.is_listed && entry.is_of_image)
     }
 
-    /// Removes what was made for the mounts, but for what the server removes, by the list. The mounts
-    /// end with the namespace.
+    /// Removes what was made for the mounts, but for what the server removes, by the list. The
+    /// mounts end with the namespace.
     pub(super) fn remove(self) {
         if !self.must_unmount() {
             return;
