@@ -12,7 +12,7 @@ fn a_command_sees_the_image_and_little_else() {
             r#"
             run image -- sh -c '
                 echo "$(id -u):$(id -g) $PWD $HOME $PATH $GIVEN"
-                ls /dev; ls -d /proc/[0-9]* | wc -l; head -c 5 /dev/zero | wc -c
+                ls /dev; set -- /proc/[0-9]*; echo $#; head -c 5 /dev/zero | wc -c
                 echo x >/dev/null; echo shared >/dev/shm/x; echo short >/tmp/x; ls /tmp
                 test -c /dev/random; test -d /sys/kernel; echo x 2>&- >/sys/x || echo "sys: $?"
                 test ! -e /usr; echo new >/etc/new; cat /home/ann/file' || echo "failed: $?"
@@ -21,7 +21,7 @@ fn a_command_sees_the_image_and_little_else() {
         let expected = "
             0:0 / /root /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
             fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero
-            4\n5\nx\nsys: 1
+            2\n5\nx\nsys: 1
             ann's
             cairn: note: there is one user, to whom all files belong: ";
         let (seen, expected) = (lines(&said), lines(expected));
