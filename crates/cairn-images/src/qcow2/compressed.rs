@@ -25,7 +25,7 @@ impl Image {
         if host >= end {
             return Err(Damage::Beyond { what: What::Compressed, offset: host, len, end }.into());
         }
-        let packed = self.host.read_bytes(host, len.min(end - host))?;
+        let packed = self.host.read(host, len.min(end - host))?;
         let cluster = index(self.cluster());
         let decoded = match self.header.compression {
             Compression::Zlib => inflate(&packed, cluster),

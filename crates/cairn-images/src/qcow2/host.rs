@@ -69,28 +69,19 @@ impl Host {
         self.device.as_growable().is_some()
     }
 
-    /// Reads; what lies beyond the end is zeros, since a file may end within its last cluster.
+    /// Reads a range anywhere; what lies beyond the end is zeros, since a file may end within its
+    /// last cluster.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<IoBuf> {
-        let unit = u64::from(self.device.geometry().logical_block).max(1);
-        let there = self.len().saturating_sub(offset).min(len) / unit * unit;
+        let there = self.len().saturating_sub(offset).min(len);
         if there == len {
-            return self.device.read_at(offset, index(len));
+            return self.device.read_bytes(offset, index(len));
         }
         let mut whole = IoBuf::try_zeroed(index(len))?;
         if there > 0 {
-            let read = self.device.read_at(offset, index(there))?;
+            let read = self.device.read_bytes(offset, index(there))?;
             whole[..index(there)].copy_from_slice(&read);
         }
         Ok(whole)
-    }
-
-    /// Reads a few bytes at any offset.
-    pub(super) fn read_bytes(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
-        let unit = u64::from(self.device.geometry().logical_block).max(1);
-        let start = offset / unit * unit;
-        let whole = self.read(start, (offset + len).next_multiple_of(unit) - start)?;
-        let at = index(offset - start);
-        Ok(whole[at..at + index(len)].to_vec())
     }
 
     pub(super) fn write(&self, offset: u64, data: Bytes) -> Result<()> {

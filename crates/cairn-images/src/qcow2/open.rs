@@ -76,7 +76,7 @@ pub(super) fn image(device: Arc<dyn BlockDevice>, options: &Options<'_>) -> Resu
 }
 
 pub(super) fn read_header(host: &Host) -> Result<Header> {
-    let head = host.read_bytes(0, V3_LEN as u64)?;
+    let head = host.read(0, V3_LEN as u64)?;
     let bytes = host.read(0, header::cluster_of(&head)?)?;
     let header = header::decode(&bytes, host.len())?;
     let (unit, cluster) = (u64::from(host.device().geometry().logical_block), header.cluster());

@@ -89,7 +89,7 @@ impl Image {
         let (bits, cluster) = (self.header.cluster_bits, self.cluster());
         let len = u64::from(entries) * 8;
         uses.add(l1_offset, len);
-        let l1 = self.host.read_bytes(l1_offset, len)?;
+        let l1 = self.host.read(l1_offset, len)?;
         for (l1_index, word) in (0_u64..).zip(l1.as_chunks::<8>().0) {
             let found = entry::l1(u64::from_be_bytes(*word), l1_index, bits)?;
             let Some((offset, _)) = found else { continue };

@@ -71,7 +71,7 @@ impl Image {
         let clusters = (entries * 8).div_ceil(cluster);
         let mut writer = self.writer()?;
         let place = writer.refcounts.extend(clusters)? * cluster;
-        let mut table = self.host.read_bytes(old, old_len)?;
+        let mut table = self.host.read(old, old_len)?.to_vec();
         table.resize(index(clusters * cluster), 0);
         self.host.write(place, table.into())?;
         // The refcounts, with the table.

@@ -18,7 +18,7 @@ pub(super) fn list(host: &Host, header: &Header) -> Result<(Vec<Snapshot>, u64)>
         if at.checked_add(FIXED as u64).is_none_or(|to| to > end) || at - start > MOST {
             return Err(Damage::Beyond { what, offset, len: FIXED as u64, end }.into());
         }
-        let bytes = host.read_bytes(at, FIXED as u64)?;
+        let bytes = host.read(at, FIXED as u64)?;
         let Some(fixed) = bytes.first_chunk::<FIXED>() else {
             return Err(Damage::Beyond { what, offset, len: FIXED as u64, end }.into());
         };

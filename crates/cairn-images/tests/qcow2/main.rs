@@ -1,6 +1,7 @@
 //! qcow2 images, judged by `qemu-img` and `qemu-io`.
 
 mod backing;
+mod blocks;
 mod crash;
 mod faults;
 mod hostile;
