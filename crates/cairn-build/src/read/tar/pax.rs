@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn records_without_a_value_take_away() {
         let mut of = Extensions::default();
-        of.add(b"12 path=a/b\n12 size=100\n10 gid=7\n").unwrap();
+        of.add(b"12 path=a/b\n12 size=100\n8 gid=7\n").unwrap();
         of.add(b"8 path=\n8 size=\n7 gid=\n").unwrap();
         assert_eq!((of.path, of.size, of.gid), (None, None, None));
     }

@@ -171,7 +171,7 @@ fn smaller(superblock: &Superblock, old: &Layout, blocks: u64) -> Superblock {
     if old.features.compat(Compat::SPARSE_SUPER2) {
         raw.s_backup_bgs = old
             .backup_groups
-            .map(|group| U32::new(group))
+            .map(U32::new)
             .map(|group| if group.get() < groups { group } else { U32::new(0) });
     }
     superblock
