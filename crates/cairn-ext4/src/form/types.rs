@@ -124,7 +124,10 @@ impl Body<'_> {
             FileKind::Symlink => self.has_target(),
             _ => {
                 let behind = record.block.get(DEVICE_NUMBER..).unwrap_or_default();
-                let has_pointers = !self.has_extents() && behind.iter().any(|byte| *byte != 0);
+                // Some kernels left words there, which lead to no blocks.
+                let has_pointers = !self.has_extents()
+                    && !self.is_without_blocks()
+                    && behind.iter().any(|byte| *byte != 0);
                 !self.is_mapped() && !self.is_inline() && record.size == 0 && !has_pointers
             }
         }
@@ -157,14 +160,18 @@ impl Body<'_> {
 
     /// A target in the inode, and no other blocks than those of attributes.
     fn is_fast_symlink(&self) -> bool {
-        let record = self.record;
-        let units = self.around.layout().block_bits.saturating_sub(9);
-        let most = match record.file_acl {
-            Pba(0) => 0,
-            _ => (1_u64 << self.around.layout().cluster_bits) << units,
-        };
-        let is_short = (1..FAST_SYMLINK).contains(&record.size) && record.blocks_512 <= most;
+        let is_short = (1..FAST_SYMLINK).contains(&self.record.size) && self.is_without_blocks();
         !self.has_extents() && !self.is_inline() && is_short && self.has_target()
+    }
+
+    /// The inode has no blocks besides that of its attributes, as `i_blocks` says.
+    fn is_without_blocks(&self) -> bool {
+        let layout = self.around.layout();
+        let most = match self.record.file_acl {
+            Pba(0) => 0,
+            _ => (1_u64 << layout.cluster_bits) << layout.block_bits.saturating_sub(9),
+        };
+        self.record.blocks_512 <= most
     }
 
     /// The target of a symbolic link, in the inode or a block.
