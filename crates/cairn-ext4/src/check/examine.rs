@@ -47,7 +47,8 @@ pub(super) fn examine(
 ) -> Result<Examined> {
     let mut best = once(device.clone(), runtime, observer.clone(), findings())?;
     let before = evidence::weight(&best.report);
-    if before == 0 || best.report.cancelled || !tries {
+    // What a device does not give looks damaged, or is not missed: then nothing is proved.
+    if before == 0 || best.report.cancelled || !tries || evidence::is_partial(&best.report) {
         return Ok(best);
     }
     let mut least = before;
@@ -65,7 +66,10 @@ pub(super) fn examine(
             return Ok(best);
         }
         let weight = evidence::weight(&other.report);
-        if weight < least && candidate.is_proved(before, weight) {
+        if !evidence::is_partial(&other.report)
+            && weight < least
+            && candidate.is_proved(before, weight)
+        {
             other.correction = Some(candidate);
             (best, least) = (other, weight);
         }

@@ -47,6 +47,11 @@ pub(super) fn weight(report: &Report) -> u64 {
     counts.fold(0, |all, (_, count)| all.saturating_add(*count))
 }
 
+/// Was there something that the device did not give?
+pub(super) fn is_partial(report: &Report) -> bool {
+    report.counts.iter().any(|(kind, _)| kind.code == kinds::DEVICE_READ.code)
+}
+
 /// Does so much seem to be wrong that it is likely to have one cause?
 fn is_systematic(state: &State, report: &Report) -> bool {
     let count = |kinds: &[&cairn_check::Kind]| {
