@@ -7,6 +7,8 @@ mod walk;
 
 use std::fmt;
 
+use cairn_base::units::as_u64;
+
 pub use bounds::{ANY_SIZE, Allowance, Faults};
 pub use runs::{Run, Runs};
 pub use walk::{DEEPEST, Entry, LOST, Tree, Walk};
@@ -52,14 +54,22 @@ pub trait Contents {
     fn copy(&mut self, to: &mut dyn FnMut(u64, &[u8]) -> bool) -> Vec<String>;
 }
 
-/// Contents that are in memory.
+/// Contents that lie in the inode.
 #[derive(Clone, Debug, Default)]
-pub struct Whole(pub Vec<u8>);
+pub struct Inline {
+    /// As many as there are, and not more than `size`.
+    pub bytes: Vec<u8>,
+    /// Bytes that the inode says.
+    pub size: u64,
+}
 
-impl Contents for Whole {
+impl Contents for Inline {
     fn copy(&mut self, to: &mut dyn FnMut(u64, &[u8]) -> bool) -> Vec<String> {
-        to(0, &self.0);
-        Vec::new()
+        to(0, &self.bytes);
+        let (there, size) = (as_u64(self.bytes.len()), self.size);
+        let missing = (there < size)
+            .then(|| format!("its size is {size} bytes, and its inode holds {there} of them"));
+        missing.into_iter().collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cairn_base::{Ino, Tid};
 use cairn_cache::block::Image;
-use cairn_check::salvage::{Deleted, Receiver, Remains, Whole};
+use cairn_check::salvage::{Deleted, Inline, Receiver, Remains};
 use cairn_vfs::FileKind;
 
 use super::age::Age;
@@ -152,7 +152,7 @@ impl Candidate {
             return false;
         }
         if let Some(bytes) = bytes_of_inode(volume, self.ino, &self.record) {
-            return receiver.found(&found, &mut Whole(bytes));
+            return receiver.found(&found, &mut Inline { bytes, size: self.record.size });
         }
         let mut faults = self.faults.clone();
         let lost = self.left.blocks.saturating_sub(self.left.free);

@@ -1,7 +1,7 @@
 //! The bytes of a file, past what cannot be read.
 
 use cairn_base::Ino;
-use cairn_check::salvage::{Contents, Found, Run, Runs, Whole};
+use cairn_check::salvage::{Contents, Found, Inline, Run, Runs};
 use cairn_vfs::FileKind;
 use cairn_vfs::types::Timestamp;
 
@@ -69,10 +69,10 @@ pub(super) fn bytes_of_inode(volume: &RawVolume, ino: Ino, record: &Record) -> O
 /// The contents of a file or a link, by its map on the volume.
 pub(super) fn contents(volume: &RawVolume, ino: Ino, record: &Record) -> Box<dyn Contents> {
     if let Some(bytes) = bytes_of_inode(volume, ino, record) {
-        return Box::new(Whole(bytes));
+        return Box::new(Inline { bytes, size: record.size });
     }
     if !matches!(kind_of(record), Some(FileKind::Regular | FileKind::Symlink)) {
-        return Box::new(Whole::default());
+        return Box::new(Inline::default());
     }
     let mut map = Extents::default();
     walk(volume, ino, record, &mut map);

@@ -233,3 +233,67 @@ fn a_damaged_name_is_told() {
     assert!(found.files.contains_key(b"dir/smell".as_slice()));
     assert!(found.told.iter().any(|path| path == b"dir"), "{:?}", found.told);
 }
+
+/// Some kernels left words behind the number of a device. `i_blocks` says that they lead nowhere.
+#[test]
+fn words_behind_the_number_of_a_device_are_no_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, hurt) = (sound(dir.path(), &["-t", "ext4", "-b", "1024"]), dir.path().join("hurt"));
+    for request in ["mknod chr c 1 3", "mknod pipe p"] {
+        injected(&image, &hurt, request);
+        std::fs::rename(&hurt, &image).unwrap();
+    }
+    let before = Sound::of(read_image(&image).unwrap());
+    let wrong = [
+        "sif /chr block[11] 0x40",
+        "sif /chr block[2] 0x5dc",
+        "sif /pipe block[5] 0x5dc",
+        "sif /pipe block[5] 0xffffff0",
+    ];
+    for request in wrong {
+        let device = injected(&image, &hurt, request);
+        assert_eq!(complaint(&device, &hurt), None, "{request}");
+        let report = check(Arc::new(device.fork())).unwrap();
+        assert_eq!(report.count(), 0, "{request}");
+        assert!(mounted(&device).unwrap() == before.tree, "{request}");
+        assert!(rescued(&device).told.is_empty(), "{request}");
+    }
+}
+
+/// A size that is beyond the contents in an inode is not filled up with zeros without a word.
+#[test]
+fn a_size_beyond_what_an_inode_holds_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["-t", "ext4", "-b", "1024", "-I", "256", "-O", "inline_data"];
+    let (image, hurt) = (sound(dir.path(), &args), dir.path().join("hurt"));
+    let device = injected(&image, &hurt, "sif /dir/small size 5000");
+    assert!(flags(&check(Arc::new(device.fork()))));
+    assert!(rescued(&device).told.iter().any(|path| path == b"dir/small"));
+}
+
+/// The first block of a file may look like that of a directory, also with two names.
+#[test]
+fn a_file_that_looks_like_a_directory_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    for kind in ["ext2", "ext4"] {
+        let args = ["-t", kind, "-b", "1024", "-O", "^metadata_csum"];
+        let (image, hurt) = (sound(dir.path(), &args), dir.path().join("hurt"));
+        injected(&image, &hurt, "ln /dir/file /again");
+        std::fs::rename(&hurt, &image).unwrap();
+        injected(&image, &hurt, "sif /dir/file links_count 2");
+        injected(&hurt, &image, "sif /dir/file size 20480");
+        let stat = cairn_testkit::judge::debugfs(&image, "stat /dir/file");
+        let ino: u32 = stat.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let blocks = cairn_testkit::judge::debugfs(&image, "blocks /dir/file");
+        let block: u64 = blocks.split_whitespace().next().unwrap().parse().unwrap();
+        let device = read_image(&image).unwrap();
+        let mut bytes = ino.to_le_bytes().to_vec();
+        bytes.extend(*b"\x0c\0\x01\x02.\0\0\0\x02\0\0\0\xf4\x03\x02\x02..\0\0");
+        device.write_at(block * 1024, bytes).unwrap();
+        assert_eq!(complaint(&device, &hurt), None);
+        assert_eq!(check(Arc::new(device.fork())).unwrap().count(), 0);
+        assert!(mounted(&device).is_some());
+        assert!(rescued(&device).told.is_empty());
+        std::fs::remove_dir_all(dir.path().join("tree")).unwrap();
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::units::{as_u64, stored};
 use cairn_block::BlockDevice;
 use cairn_cache::block::Image;
-use cairn_check::salvage::{Contents, Faults, Found, Run, Runs, Whole};
+use cairn_check::salvage::{Contents, Faults, Found, Inline, Run, Runs};
 use cairn_vfs::{FileKind, Timestamp};
 
 use crate::compress;
@@ -251,10 +251,10 @@ pub(super) fn contents(
     fetch: Fetch<'_>,
 ) -> Box<dyn Contents> {
     if let Some(bytes) = bytes_of_inode(record, image) {
-        return Box::new(Whole(bytes));
+        return Box::new(Inline { bytes, size: record.size });
     }
     if !matches!(record.kind, FileKind::Regular | FileKind::Symlink) {
-        return Box::new(Whole::default());
+        return Box::new(Inline::default());
     }
     let found = Collect::all(volume, ino, (record, image), fetch);
     let mut faults = found.faults;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use cairn_cache::block::Image;
-use cairn_check::salvage::{Deleted, Faults, Receiver, Remains, Whole};
+use cairn_check::salvage::{Deleted, Faults, Inline, Receiver, Remains};
 use cairn_vfs::FileKind;
 
 use super::attributes;
@@ -134,7 +134,7 @@ impl Candidate {
             return false;
         }
         if let Some(bytes) = bytes_of_inode(&self.record, &image) {
-            return receiver.found(&found, &mut Whole(bytes));
+            return receiver.found(&found, &mut Inline { bytes, size: self.record.size });
         }
         let (pointers, mut faults) = self.pointers(source, &image);
         let mut owners = Owners::default();
