@@ -64,7 +64,7 @@ fn ask_again_and_again(
     tell: &Sender<Told>,
     mut waker: UnixStream,
 ) {
-    let mut last = Instant::now();
+    let (mut last, mut has_answered) = (Instant::now(), false);
     loop {
         if tell.send(Told::Asked(Instant::now())).is_err() {
             return;
@@ -72,11 +72,16 @@ fn ask_again_and_again(
         let found = match stats::ask(point) {
             Ok(report) => {
                 let seconds = last.elapsed().as_secs_f64();
-                last = Instant::now();
+                (last, has_answered) = (Instant::now(), true);
                 Told::Report(Box::new(report), seconds)
             }
             Err(_) if live_mount::find(point).is_err() => Told::Gone,
             Err(failure) if failure.status == Status::Io => Told::Trouble(failure.to_string()),
+            // It did answer, so this passes: the questions that it has not answered while it was
+            // stopped, for example, are more than it takes at once.
+            Err(failure) if has_answered && !live_mount::is_dead(point) => {
+                Told::Trouble(failure.to_string())
+            }
             Err(failure) => Told::Failed(failure),
         };
         if tell.send(found).is_err() || waker.write_all(&[TOLD]).is_err() {
