@@ -152,7 +152,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is no such volume, [`ErrorKind::InUse`] if the new name is
-    /// taken; the store.
+    /// taken, or if a writer that has ended has left a local log; the store.
     pub fn copy(&self, from: &str, to: &str, kind: Copy) -> Result<()> {
         let operation = match kind {
             Copy::Snapshot => "snapshot",
@@ -237,6 +237,14 @@ impl Pool {
     /// can be read.
     fn copy_of(&self, source: &Manifest, id: u64, kind: Copy) -> Result<Manifest> {
         complete(source, "copy")?;
+        let ended = source.writer.as_ref().filter(|writer| has_ended(writer));
+        if let Some(log) = ended.and_then(|writer| writer.log.as_ref()) {
+            let detail = format!(
+                "its writer has ended, and its local log {log} may have flushed writes that the \
+                 store lacks: open the volume with ?log={log}, then copy it"
+            );
+            return Err(refused(ErrorKind::InUse, "copy", detail));
+        }
         check_map(&self.requests, source)?;
         let (mut replay, sectors) = (Vec::new(), source.size / SECTOR);
         for log in &source.replay {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::runtime::{Event, Runtime};
 use cairn_block::ErrorKind;
+use cairn_objects::pool::Copy;
 use cairn_objects::store::{Moment, Trouble};
 use cairn_objects::volume::{LogOptions, LogPlace, MemoryMedium, Refused};
 
@@ -212,6 +213,10 @@ fn a_volume_whose_log_is_not_at_hand_is_refused() {
         assert!(text.contains(said) && text.contains("?log="), "{text}");
         assert!(text.contains(way), "{text}");
     }
+    // A copy would lack the same, and nobody would know.
+    let error = pool::pool(memory.clone()).copy("main", "copy", Copy::Snapshot).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InUse);
+    assert!(error.to_string().contains("?log="), "{error}");
     // A log that is lost is given up by name.
     let lost = polite(with_log(simulated(1), &Arc::new(MemoryMedium::default())));
     for options in [Options { read_only: true, ..lost.clone() }, lost] {

@@ -8,7 +8,7 @@ use cairn_objects::store::{Moment, Trouble};
 
 use super::*;
 
-fn pool(store: Arc<dyn Store>) -> Pool {
+pub(super) fn pool(store: Arc<dyn Store>) -> Pool {
     Pool::new(store, Threads::new(), Duration::ZERO)
 }
 
