@@ -79,6 +79,8 @@ fn context(
         ("allow_other", options.settled(true).allow_other == Some(true)),
         ("sync", options.sync),
         ("dirsync", options.dirsync),
+        // Of a device that is read-only, the kernel makes no other mount.
+        ("ro", options.read_only),
     ];
     for (flag, _) in flags.iter().filter(|(_, wanted)| *wanted) {
         fsconfig_set_flag(&context, *flag)?;

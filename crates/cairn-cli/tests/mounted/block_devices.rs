@@ -46,6 +46,24 @@ fn umount(point: &Path) {
 }
 
 #[test]
+fn a_device_that_cannot_be_written_is_mounted_for_reading() {
+    let volume = Volume::make(SIZE, &[]);
+    let device = LoopDevice::attach(&volume.image(), true);
+    let (device, root) = (text(device.path()), volume.root());
+    for options in ["rw", "ro"] {
+        let output = run(CAIRN, &["mount", "-o", options, device, text(&root)]);
+        done(&output);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(told.contains("mounted read-only"), options == "rw", "{told}");
+        assert!(mounted(&root).0.ends_with(".cairn"), "{options}");
+        assert!(root.join("lost+found").exists());
+        let refused = fs::write(root.join("file"), "").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        umount(&root);
+    }
+}
+
+#[test]
 fn the_kernel_claims_the_device_and_the_unmount_waits_for_the_end() {
     let volume = Volume::make(SIZE, &[]);
     let device = LoopDevice::attach(&volume.image(), false);
