@@ -273,10 +273,14 @@ fn contents_that_are_cut_are_listed() {
 fn a_link_without_a_target_is_found() {
     let judge = Judge::new(&[]);
     for pointer in [0_u32, 58_077, u32::MAX] {
+        let target = std::cell::Cell::new(0);
         let mut injection = judge.change("long link", &|bytes| {
             assert_eq!(bytes[INLINE_AT] & 2, 0);
+            target.set(u32::from_le_bytes(bytes[360..364].try_into().unwrap()));
             bytes[360..364].copy_from_slice(&pointer.to_le_bytes());
         });
+        // The summary of the block leads back to it.
+        injection.blocks.push((u64::from(target.get()) * 4096, vec![0; 4096]));
         injection.what = format!("pointer {pointer:#x}");
         assert!(judge.repair(&injection, Scope::Accounting).0.is_none());
         let (tree, lost) = judge.repair(&injection, Scope::All);
