@@ -31,7 +31,7 @@ fn cairn(arguments: &[&str]) -> String {
 }
 
 /// A place for a mount, the address of a new volume beside it, and the mount point.
-fn made() -> (Volume, String, String) {
+pub fn made() -> (Volume, String, String) {
     made_as("ext4")
 }
 
@@ -44,10 +44,10 @@ fn made_as(format: &str) -> (Volume, String, String) {
 }
 
 /// A daemon in the foreground.
-struct Daemon(Child);
+pub struct Daemon(Child);
 
 impl Daemon {
-    fn start(address: &str, point: &str) -> Self {
+    pub fn start(address: &str, point: &str) -> Self {
         let mut command = Command::new(CAIRN);
         command.args(["mount", "-f", address, point]).stdin(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();

@@ -11,6 +11,7 @@ use cairn_testkit::judge;
 
 use super::{SIZE, cairn, refused};
 use crate::fixture::{CAIRN, Volume};
+use crate::object_volumes;
 
 /// Prints the families that the parser finds, with type and number of samples. The parser of
 /// OpenMetrics also checks order, units and buckets.
@@ -49,6 +50,11 @@ fn both_formats_of_metrics_are_read_and_every_family_occurs() {
         found.extend(families);
         volume.unmount();
     }
+    let (volume, address, point) = object_volumes::made();
+    let address = format!("{address}?log={}", volume.outside("log").display());
+    let daemon = object_volumes::Daemon::start(&address, &point);
+    found.extend(parsed(&volume, "prometheus"));
+    drop(daemon);
     for family in FAMILIES {
         let kind = match family.kind {
             Kind::Counter => "counter",
