@@ -1,8 +1,10 @@
 //! What the command, and process 1 beside it, may do.
 //!
 //! The command is root in its namespace of users, and process 1 is of the same user. Whoever traces
-//! process 1, or opens its files by `/proc/1`, acts with its rights. So the command cannot do that,
-//! and process 1 gives up its rights before the command begins.
+//! process 1, or opens its files by `/proc/1`, acts with its rights. The command never has the
+//! capabilities for that: until process 1 gives up its rights, right after it has started the
+//! command, it has some that the command lacks, and then it is not dumpable. The kernel refuses
+//! both.
 
 use std::io;
 
