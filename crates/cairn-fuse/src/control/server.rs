@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_base::stats::Report;
 use cairn_base::system_error::with_remedy;
@@ -26,6 +26,9 @@ use super::{Control, ControlError, Hold, place};
 
 /// Clients that are served at the same time, and as many that wait for the end.
 const MAX_CLIENTS: usize = 16;
+/// How long one more waits for a place before it is sent away. Clients that have gone leave theirs
+/// when their threads run, which takes a while on a loaded machine or after a stop.
+const ROOM: Duration = Duration::from_secs(1);
 /// A client that sends or reads nothing for this long is dropped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -159,6 +162,9 @@ fn accept(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
                 return;
             }
         }
+        if !await_room(stopped, shared) {
+            return;
+        }
         match listener.accept() {
             Ok((client, _)) => admit(client, shared),
             Err(error)
@@ -168,6 +174,20 @@ fn accept(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }
+}
+
+/// Returns when there is a place for a client, or when none has become free in time. False at the
+/// end.
+fn await_room(stopped: &UnixStream, shared: &Shared) -> bool {
+    const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    let until = Instant::now() + ROOM;
+    while shared.clients.load(Ordering::Acquire) >= MAX_CLIENTS && Instant::now() < until {
+        let mut ended = [PollFd::new(stopped, PollFlags::IN)];
+        if poll(&mut ended, Some(&PAUSE)).is_ok_and(|count| count > 0) {
+            return false;
+        }
+    }
+    true
 }
 
 fn admit(mut client: UnixStream, shared: &Arc<Shared>) {

@@ -199,6 +199,20 @@ fn too_many_clients_are_sent_away() {
 }
 
 #[test]
+fn a_client_waits_for_a_place_that_becomes_free() {
+    let rig = Rig::new();
+    let _server = rig.listen();
+    let silent: Vec<UnixStream> =
+        (0..16).map(|_| UnixStream::connect(rig.path()).unwrap()).collect();
+    let leaving = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        drop(silent);
+    });
+    rig.connect().unwrap().stats().unwrap();
+    leaving.join().unwrap();
+}
+
+#[test]
 fn waiting_clients_are_told_of_the_end() {
     let rig = Rig::new();
     let server = rig.listen();
