@@ -61,6 +61,7 @@ names:
 # The Python package, for Python 3.10 and later, into target/wheels. It needs maturin (pip install maturin).
 wheel:
 	@scripts/install-deps build
+	scripts/notices "$$(rustc -vV | sed -n 's/^host: //p')" cairn-python >crates/cairn-python/NOTICES
 	cd crates/cairn-python && maturin build --release
 
 # What a registry of crates would take: each crate packs, and builds from what was packed. The library also builds small.
