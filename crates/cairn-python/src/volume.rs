@@ -204,6 +204,14 @@ impl Volume {
         })
     }
 
+    /// When a file was made, in seconds and nanoseconds; `None` where the volume has no room for it.
+    fn created(&self, py: Python<'_>, path: &[u8]) -> PyResult<Option<(i64, u32)>> {
+        self.at(py, path, |volume| {
+            let made = volume.metadata(path)?.attributes().crtime;
+            Ok(made.map(|time| (time.seconds, time.nanoseconds)))
+        })
+    }
+
     fn readlink(&self, py: Python<'_>, path: &[u8]) -> PyResult<Vec<u8>> {
         self.at(py, path, |volume| volume.read_link(path))
     }

@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import shutil
+import time
 
 import cairn
 import fsspec
@@ -236,3 +237,20 @@ def test_several_are_moved_into_a_directory_or_to_as_many_names(filesystem):
     # A link is no way into a directory for those who walk.
     filesystem.symlink("/t", "/t/empty/loop")
     assert filesystem.find("/t/empty") == ["/t/empty/d/e/g", "/t/empty/d/f", "/t/empty/loop"]
+
+
+def test_the_time_of_creation_is_told_where_a_volume_has_it(image, filesystem):
+    before = time.time()
+    filesystem.touch("/new")
+    filesystem.volume.path("new").utime(ns=(0, 0))
+    if filesystem.volume.format == "ext4":
+        made = filesystem.created("/new")
+        assert before - 1 <= made.timestamp() <= time.time() + 1 and made.utcoffset().seconds == 0
+        assert filesystem.modified("/new").timestamp() == 0
+    else:
+        # mkfs.f2fs makes no room for it unless it is asked to (inode_crtime).
+        assert filesystem.volume.path("new").birthtime() is None
+        with pytest.raises(NotImplementedError, match="modified"):
+            filesystem.created("/new")
+    with pytest.raises(FileNotFoundError):
+        filesystem.created("/none")

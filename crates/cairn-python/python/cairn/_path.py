@@ -197,6 +197,12 @@ class Path:
     def lstat(self):
         return self.stat(follow_symlinks=False)
 
+    def birthtime(self):
+        """When the file was made, in seconds, as st_birthtime of other systems; None if the volume has no
+        room for it: ext4 with inodes of 128 bytes, F2FS without the feature inode_crtime."""
+        made = self._native.created(bytes(self))
+        return None if made is None else made[0] + made[1] / 1e9
+
     def samefile(self, other):
         """Whether two paths lead to the same file."""
         if isinstance(other, Path) and other._volume is not self._volume:

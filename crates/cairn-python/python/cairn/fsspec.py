@@ -195,7 +195,10 @@ class CairnFileSystem(AbstractFileSystem):
                 file.truncate(0)
 
     def created(self, path):
-        raise NotImplementedError("the time of creation is not told: use modified()")
+        when = self._path(path).birthtime()
+        if when is None:
+            raise NotImplementedError("this volume records no time of creation: use modified()")
+        return datetime.datetime.fromtimestamp(when, tz=datetime.timezone.utc)
 
     def modified(self, path):
         when = self._path(path).stat().st_mtime
