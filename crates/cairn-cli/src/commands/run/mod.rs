@@ -7,7 +7,8 @@
 //! - The *server* opens the volume, and mounts it in a mount namespace of its own.
 //! - The *init* is process 1 of a namespace of its own. It takes what the command shall see of the
 //!   host, goes to a copy of the server's mount namespace, makes the volume the root, starts the
-//!   command and reaps what the command leaves. When it ends, the kernel ends all its children.
+//!   command and reaps what the command leaves. When it ends, the kernel ends all its children. It
+//!   runs a copy of this program, so that the command never has the host's file ([`Sealed`]).
 //!
 //! When the command begins, none of them looks at mounts of the host any longer (`host`).
 //!
@@ -30,8 +31,9 @@ mod supervise;
 mod terminal;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Child, Stdio};
 
@@ -39,6 +41,7 @@ use cairn_base::names::Escaped;
 use cairn_base::system_error;
 use cairn_block::descriptors;
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Pid, Signal, kill_process};
@@ -48,7 +51,7 @@ use crate::failure::{Failure, Outcome, Status};
 pub use arguments::{Args, Bind};
 use host::leave_host;
 use link::{Begun, ToInit};
-use starting::stage;
+use starting::{Sealed, stage};
 use supervise::{Event, PassOn, Supervisor, status_of};
 use terminal::{Job, Terminal};
 
@@ -70,6 +73,7 @@ const FOREIGN: [&str; 6] = [
 /// The command could not be started, or the volume could not be closed.
 pub fn run(args: &Args) -> Outcome {
     keep_descriptors(args.preserve_fds)?;
+    refuse_directories()?;
     let args = &args.settled()?;
     args.check_modes()?;
     enter_namespaces(args.host_root)?;
@@ -123,6 +127,23 @@ fn keep_descriptors(count: u32) -> Outcome {
     })?;
     descriptors::close_on_exec_from(3)
         .map_err(|error| Failure::start("descriptors cannot be closed", &error, "mount /proc"))
+}
+
+/// From a directory that it has open, the command would reach all that is in it and above it.
+fn refuse_directories() -> Outcome {
+    let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
+    let streams =
+        [("input", input.as_fd()), ("output", output.as_fd()), ("error output", errors.as_fd())];
+    for (name, stream) in streams {
+        let is_directory = |found: Stat| FileType::from_raw_mode(found.st_mode).is_dir();
+        if fstat(stream).is_ok_and(is_directory) {
+            return Err(Failure::usage(format!(
+                "standard {name} is a directory of this system, and the command would reach what \
+                 is in it: give a file or a pipe, or show the directory with --bind"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// So many descriptors behind those that all programs have.
@@ -240,7 +261,11 @@ fn start_init(args: &Args, server: &Child) -> Outcome<(Init, ToInit)> {
         let advice = "a kernel with namespaces of processes (CONFIG_PID_NS) is needed";
         Failure::start("no namespace of processes", &error.into(), advice)
     })?;
-    let mut command = stage("init");
+    let copy = Sealed::new().map_err(|error| {
+        let advice = "root must allow programs in memory: sysctl vm.memfd_noexec=0";
+        Failure::start("no copy of this program in memory", &error, advice)
+    })?;
+    let mut command = copy.stage("init");
     command.args(terminal.as_ref().map(|_| "--terminal")).stdin(theirs);
     command.arg(process::id().to_string()).args(args.words());
     command.env("PATH", PATH).envs([("HOME", "/root"), ("USER", "root"), ("LOGNAME", "root")]);

@@ -17,7 +17,7 @@ use rustix::thread::{
 ///
 /// With the first, it could make writable what it may only read: the kernel lets who owns the
 /// namespace of a mount change its flags. With the second, it could trace processes that have more
-/// rights, and reach this program's file on the host (`/proc/1/exe`).
+/// rights.
 const WITHHELD: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SYS_PTRACE];
 
 /// What process 1 needs while the command runs, and afterwards: it passes signals on to processes

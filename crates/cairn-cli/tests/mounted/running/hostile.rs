@@ -144,3 +144,45 @@ fn a_command_cannot_act_as_process_1() {
         root.assert_clean();
     }
 }
+
+/// A path of the image that is `/proc/self/exe` makes the command of whatever file the process has
+/// before. With the libraries of the host's `cairn`, that program runs, and is looked at.
+#[test]
+fn the_program_of_the_host_is_out_of_reach() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        chmod 700 cairn; chown nobody cairn
+        cp -a tree linked; ln -s /proc/self/exe linked/bin/me
+        for library in $(ldd cairn | grep -o '/[^ ]*'); do
+            mkdir -p "linked$(dirname "$library")"; cp -L "$library" "linked$library"
+        done
+        rm image; ./cairn build --free 24M image linked/ >/dev/null; chown nobody image
+        # It waits for an archive on a pipe.
+        mkfifo pipe; exec 9<>pipe
+        run image -- /bin/me build /new-$$ - <pipe >/dev/null 2>&1 &
+        process=
+        while [ -z "$process" ]; do
+            for one in /proc/[0-9]*; do
+                words=$(tr '\0' ' ' 2>/dev/null <"$one/cmdline") || continue
+                case $words in "/bin/me build /new-$$ "*) process=$one ;; esac
+            done
+        done
+        readlink "$process/exe"; kill -9 "${process#/proc/}"
+        wait; stat -c %a cairn"#,
+    );
+    assert_eq!(lines(&said), "/memfd:cairn (deleted)\n700");
+    root.assert_clean();
+}
+
+#[test]
+fn directories_of_the_caller_are_no_streams_of_the_command() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        mkdir shown; run image -- sh -c 'echo no' <shown || { echo "$?"; cat device/said; }"#,
+    );
+    let expected = "2\ncairn: standard input is a directory of this system, and the command would \
+                    reach what is in it: give a file or a pipe, or show the directory with --bind";
+    assert_eq!(lines(&said), expected);
+}
