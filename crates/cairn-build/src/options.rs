@@ -50,6 +50,8 @@ pub struct Options {
     pub uuid: Option<Uuid>,
     /// Features, as for mkfs.
     pub features: Vec<String>,
+    /// F2FS: how names are compared in directories that ignore case, as `utf8` or `utf8:strict`.
+    pub casefold: Option<String>,
     /// ext4: inodes; without it, as many as the sources need, and some for the free space.
     pub inodes: Option<u32>,
     /// ext4: per cent of the blocks that are reserved for root.

@@ -23,7 +23,7 @@ use crate::disk::{Disk, Parts};
 use crate::error::{Error, Result};
 use crate::format::checksum::MAGIC;
 use crate::format::layout::Layout;
-use crate::format::superblock::{self, Superblock};
+use crate::format::superblock::{self, Superblock, UTF8};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{CheckpointFlags, Features, Nid};
 use crate::gc::{Cleaner, GcDaemon};
@@ -35,6 +35,7 @@ use crate::node::NodeCache;
 use crate::op::Operations;
 use crate::options::MountOptions;
 use crate::recovery::chain::{self, ChainNode};
+use crate::recovery::names::has_unknown_hash;
 use crate::recovery::orphans;
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
@@ -203,7 +204,8 @@ impl F2fs {
         let hook: Weak<dyn Hook> = Arc::downgrade(&(self.checkpointer.clone() as Arc<dyn Hook>));
         store.checkpoints.set_hook(hook);
         match &chain {
-            Chain::Empty => {}
+            // The volume is read-only with a chain that is unknown.
+            Chain::Empty | Chain::Unknown => {}
             Chain::Unsynced(chain) => {
                 chain.iter().for_each(|entry| store.segments.protect(entry.addr));
                 // Old nodes after new ones would look like the rest of the new chain. So new nodes
@@ -302,7 +304,8 @@ fn load(
         &journals.nat,
     ));
     let chain = Chain::find(&buffers, &layout, &checkpoint, &nat, options)?;
-    let read_only = read_only_reason(&superblock, &*device, options);
+    let read_only = read_only_reason(&superblock, &*device, options)
+        .or_else(|| matches!(chain, Chain::Unknown).then(|| UNKNOWN_HASH.into()));
     let pages = page_cache_options(options);
     let pages = PageCache::new(device.clone(), budget.clone(), pages, runtime.clone());
     let (nat, nodes, store) = if read_only.is_none() {
@@ -355,7 +358,13 @@ enum Chain {
     Unsynced(Vec<ChainNode>),
     /// Something was fsynced.
     Fsynced(RollForward),
+    /// What was fsynced has names whose hashes Cairn does not compute.
+    Unknown,
 }
+
+/// Why a volume with [`Chain::Unknown`] is read-only.
+const UNKNOWN_HASH: &str = "files with names beyond ASCII were fsynced in a directory that ignores \
+    case, and only Linux recovers them: mount the volume with Linux once";
 
 impl Chain {
     fn find(
@@ -375,6 +384,9 @@ impl Chain {
         Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
             (false, true) => Self::Unsynced(chain),
+            (false, false) if has_unknown_hash((buffers, layout, nat), &chain, &selected)? => {
+                Self::Unknown
+            }
             (false, false) => Self::Fsynced(RollForward { chain, selected }),
         })
     }
@@ -395,6 +407,9 @@ fn read_only_reason(
     }
     if let Some(reason) = superblock.features.read_only_reason() {
         return Some(reason.into());
+    }
+    if superblock.features.contains(Features::CASEFOLD) && superblock.s_encoding != UTF8 {
+        return Some("the encoding of names without case is not known".into());
     }
     if options.read_only {
         return Some("mounted with the option ro".into());

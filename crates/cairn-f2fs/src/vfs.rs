@@ -15,6 +15,8 @@ use cairn_vfs::{
 
 use crate::checkpoint::Announced;
 use crate::dir::readdir;
+use crate::form::names::Names;
+use crate::format::Features;
 use crate::inode::read_mapper::ReadMapper;
 use crate::inode::{
     Inode, access_times, attributes, data, lifetime, preallocate, setattr, symlink,
@@ -96,6 +98,14 @@ impl FileSystem for F2fs {
         let parent = self.inode(parent)?;
         let inode = self.done(namespace::lookup(&self.inodes, &parent, name))?;
         Ok(self.attributes(&inode))
+    }
+
+    fn ignores_case(&self, directory: Ino) -> bool {
+        let features = self.disk.layout.features;
+        features.contains(Features::CASEFOLD)
+            && self.inodes.inode(directory).is_ok_and(|inode| {
+                inode.with_record(|record| Names::of(record, features).ignore_case())
+            })
     }
 
     fn forget(&self, ino: Ino, count: u64) {

@@ -381,8 +381,31 @@ impl Core {
         }
     }
 
+    /// The answer that hands out an inode found by a name in `parent`.
+    pub(crate) fn entry_in(
+        &self,
+        fs: &dyn FileSystem,
+        parent: Ino,
+        found: &Attributes,
+    ) -> EntryOut {
+        self.kept_in(fs, parent, self.entry(found))
+    }
+
+    /// The answer for a name that does not exist in `parent`.
+    pub(crate) fn no_entry_in(&self, fs: &dyn FileSystem, parent: Ino) -> EntryOut {
+        self.kept_in(fs, parent, self.no_entry())
+    }
+
+    /// An answer about a name in `parent`, as long as it may be kept there.
+    fn kept_in(&self, fs: &dyn FileSystem, parent: Ino, entry: EntryOut) -> EntryOut {
+        match fs.ignores_case(parent) {
+            true => EntryOut { entry_valid: 0, entry_valid_nsec: 0, ..entry },
+            false => entry,
+        }
+    }
+
     /// The answer for a name that does not exist.
-    pub(crate) fn no_entry(&self) -> EntryOut {
+    fn no_entry(&self) -> EntryOut {
         EntryOut {
             entry_valid: self.timeout.as_secs(),
             entry_valid_nsec: self.timeout.subsec_nanos(),

@@ -71,7 +71,7 @@ fn add(
         // returns the error.
         Err(_) => return listing.add(&EntryOut::default(), entry, entry.ino.get()),
     };
-    let out = core.entry(&found);
+    let out = core.entry_in(fs, core.ino(node), &found);
     let entry = DirEntry { kind: Some(found.kind), ..entry.clone() };
     let added = listing.add(&out, &entry, out.attr.ino);
     if !added && referenced {

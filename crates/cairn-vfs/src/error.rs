@@ -71,6 +71,9 @@ pub enum Error {
     /// EOPNOTSUPP
     #[error("not supported: {0}")]
     Unsupported(&'static str),
+    /// ENOKEY
+    #[error("encrypted, and Cairn has no key: open it with Linux and its key")]
+    NoKey,
     /// ENODATA
     #[error("no such extended attribute")]
     NoAttribute,
@@ -181,6 +184,7 @@ impl Error {
             Self::Unsupported(_) => 95,
             Self::Stale => 116,
             Self::Corrupt(_) => 117,
+            Self::NoKey => 126,
         }
     }
 }

@@ -19,28 +19,25 @@ use crate::types::{
 ///
 /// **Names** are bytes without NUL or slash. No entry has the empty name. `lookup` accepts `.` (of
 /// any inode) and `..`. The other methods refuse them with the error of Linux's system call:
-/// `create` and `link` with [`crate::Error::Exists`], `unlink` with [`crate::Error::IsDirectory`],
-/// `rmdir` with [`crate::Error::Invalid`] and [`crate::Error::NotEmpty`], `rename` with
-/// [`crate::Error::Busy`] (for a new name with [`RenameMode::NoReplace`], `Exists`).
+/// `create` and `link` with [`Error::Exists`], `unlink` with [`Error::IsDirectory`], `rmdir` with
+/// [`Error::Invalid`] and [`Error::NotEmpty`], `rename` with [`Error::Busy`] (for a new name with
+/// [`RenameMode::NoReplace`], `Exists`).
 ///
-/// **Permissions** are *not* checked: the front-end's kernel checks them (FUSE with
-/// `default_permissions`), or the caller is trusted (library, command line). The methods check only
-/// what belongs to the filesystem: immutable and append-only flags, the length of names, the
-/// read-only state.
+/// **Permissions** are *not* checked: the front-end's kernel checks them, or the caller is trusted.
+/// The methods check only what belongs to the filesystem: immutable and append-only flags, the
+/// length of names, the read-only state.
 ///
 /// **Lifetime of inodes.** An inode without links is deleted when its last *reference* is dropped.
 /// Each successful `lookup`, `create`, `tmpfile` and `link` takes a reference, and `forget` drops
 /// it. A library that does not keep inode numbers between calls may call [`FileSystem::forget`]
 /// right after each lookup.
 ///
-/// **Errors.** Every method may return [`crate::Error::Stale`] (the inode number is not in use),
-/// [`crate::Error::Corrupt`] (bytes on the disk are wrong), [`crate::Error::Io`] (the device failed
-/// or the volume has stopped) and [`crate::Error::NoMemory`]. A method that changes something may
-/// return [`crate::Error::ReadOnly`], and [`crate::Error::NoSpace`] if it needs space. The methods
-/// list only their other errors.
-///
-/// Not every error of a file is returned by the call that caused it: an error of write-back is
-/// returned by the file's next [`FileSystem::fsync`].
+/// **Errors.** Every method may return [`Error::Stale`] (the inode number is not in use),
+/// [`Error::Corrupt`] (bytes on the disk are wrong), [`Error::Io`] (the device failed or the volume
+/// has stopped), [`Error::NoMemory`], and [`Error::NoKey`] (it is encrypted). One that changes
+/// something may return [`Error::ReadOnly`], and [`Error::NoSpace`] if it needs space. The methods
+/// list only their other errors. An error of write-back is returned by the file's next
+/// [`FileSystem::fsync`].
 pub trait FileSystem: Send + Sync {
     // --- namespace ---
 
@@ -52,6 +49,12 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// [`crate::Error::NotFound`], [`crate::Error::NotDirectory`] or [`crate::Error::NameTooLong`].
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes>;
+
+    /// Does the directory ignore case? Then an entry that comes or goes changes other names, too:
+    /// what a lookup has found must not be kept.
+    fn ignores_case(&self, _directory: Ino) -> bool {
+        false
+    }
 
     /// Drops `count` references. An inode without links and references is deleted.
     fn forget(&self, ino: Ino, count: u64);
@@ -386,8 +389,8 @@ pub trait FileSystem: Send + Sync {
     /// Files that are unlinked but open stay recorded as orphans; a mount of the copy deletes them.
     ///
     /// # Errors
-    /// [`crate::Error::Frozen`] if it is frozen. [`crate::Error::Io`] if it has stopped after an
-    /// error or a write failed; it is not frozen then.
+    /// [`Error::Frozen`] if it is frozen. [`Error::Io`] if it has stopped after an error or a write
+    /// failed; it is not frozen then.
     fn freeze(&self) -> Result<()> {
         Err(Error::Unsupported("this filesystem cannot be frozen"))
     }
@@ -405,8 +408,7 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
-    /// Stops the volume at once, as a power cut would (`EXT4_IOC_SHUTDOWN`). With `flush_log`, the
-    /// journal is committed before.
+    /// Stops the volume at once, as a power cut would. With `flush_log`, the journal is committed.
     ///
     /// # Errors
     /// The journal could not be committed. The volume has stopped all the same.
@@ -423,14 +425,12 @@ pub trait FileSystem: Send + Sync {
     /// Shuts the volume down in the way that an ioctl asks for.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: the format does not have these flags. Otherwise as
-    /// [`FileSystem::sync`] and [`FileSystem::shutdown`].
+    /// [`Error::Invalid`]: the format has no such flags. Else as `sync` and `shutdown`.
     fn go_down(&self, flags: GoingDown) -> Result<()> {
         flags.of_any_format(|| self.sync(), |flush_log| self.shutdown(flush_log))
     }
 
-    /// Stops the volume at once because of a fault, as [`FileSystem::shutdown`] without
-    /// `flush_log`. [`FileSystem::unmount`] then fails with the reason.
+    /// Stops the volume at once for a fault, with which [`FileSystem::unmount`] then fails.
     ///
     /// # Errors
     /// As [`FileSystem::shutdown`].

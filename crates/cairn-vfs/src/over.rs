@@ -44,6 +44,7 @@ macro_rules! over {
 over! {
     root() -> Ino;
     lookup(parent: Ino, name: &[u8]) -> Result<Attributes>;
+    ignores_case(directory: Ino) -> bool;
     forget(ino: Ino, count: u64);
     create(parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32,
         caller: &Caller) -> Result<Attributes>;

@@ -243,6 +243,7 @@ impl FileSystem for Reopened {
     }
 
     pass_on! {
+        ignores_case(directory: Ino) -> bool, else false;
         create(parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32,
             caller: &Caller) -> Result<Attributes>;
         tmpfile(parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes>;

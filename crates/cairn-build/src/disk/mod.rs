@@ -337,6 +337,7 @@ fn volume_options(
         free: Free::Bytes(0),
         uuid: None,
         features: Vec::new(),
+        casefold: None,
         inodes: None,
         reserved_percent: 0.0,
         tuning: cairn::Tuning::default(),

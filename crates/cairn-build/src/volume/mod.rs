@@ -182,6 +182,7 @@ impl<'a> Builder<'a> {
             label: self.options.label.clone(),
             uuid: Some(self.uuid),
             features: self.options.features.clone(),
+            casefold: self.options.casefold.clone(),
             block_size: ext4.then_some(4096),
             inodes: ext4.then(|| self.inodes(size)),
             reserved_percent: ext4.then_some(self.options.reserved_percent),

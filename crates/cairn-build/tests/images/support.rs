@@ -25,6 +25,7 @@ pub fn options(format: Format, output: &Path, sources: &[&str]) -> Options {
         label: None,
         uuid: None,
         features: Vec::new(),
+        casefold: None,
         inodes: None,
         reserved_percent: 0.0,
         rules: Rules::default(),

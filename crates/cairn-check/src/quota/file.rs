@@ -140,9 +140,6 @@ impl QuotaFile {
         let mut way: Vec<(u32, u32)> = Vec::new();
         let mut leaf = (0_u32, ENTRIES);
         for (id, entry) in &self.entries {
-            if leaf.1 == ENTRIES {
-                leaf = (blocks.add(), 0);
-            }
             let mut at = ROOT;
             for level in 1..LEVELS {
                 let prefix = id >> (LEVELS.saturating_sub(level).saturating_mul(8));
@@ -154,6 +151,9 @@ impl QuotaFile {
                     way.push((prefix, below));
                 }
                 at = way.get(depth).map_or(ROOT, |(_, block)| *block);
+            }
+            if leaf.1 == ENTRIES {
+                leaf = (blocks.add(), 0);
             }
             blocks.refer(at, *id, leaf.0);
             blocks.put(leaf, &entry.encode(*id));

@@ -7,6 +7,7 @@ use cairn::{Cause, Format, ImageSpec, ImageZones, MkfsOptions};
 use uuid::Uuid;
 
 use super::chown::Owner;
+use super::f2fs_features::F2fsFeatures;
 use crate::confirm;
 use crate::failure::Outcome;
 use crate::session::source_date_epoch;
@@ -22,11 +23,13 @@ Example:
   cairn mkfs -t ext4 -L root --size 2G root.img
   cairn mkfs --size 20G disk.qcow2
   cairn mkfs -t f2fs -O extra_attr,inode_checksum --size 2G data.img
+  cairn mkfs -t f2fs -g android -C utf8:strict --size 2G userdata.img
   cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 z.img
   cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb
 
 An image that is not empty is overwritten only with --force. Without it mkfs asks on a terminal, \
-and refuses elsewhere. The root directory belongs to you, unless --root-owner says otherwise.
+and refuses elsewhere. The root directory belongs to you, unless --root-owner says otherwise; \
+with -g android it belongs to root.
 With SOURCE_DATE_EPOCH set, the same options make the same bytes, the UUID included. So do cairn \
 put and the other commands that write.")]
 pub struct Args {
@@ -44,6 +47,9 @@ pub struct Args {
     /// -O ^has_journal,^metadata_csum.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
+    /// Features beside those of -O.
+    #[command(flatten)]
+    f2fs: F2fsFeatures,
     /// Block size in bytes: a power of two from 1024 to 65536; f2fs has only 4096. Linux mounts
     /// blocks up to its page size.
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_block_size)]
@@ -173,7 +179,10 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn options(args: &Args) -> Outcome<MkfsOptions> {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (uid, gid) = match args.f2fs.has_preset() {
+        true => (0, 0),
+        false => (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+    };
     let owner = args.root_owner.unwrap_or(Owner { uid: None, gid: None });
     Ok(MkfsOptions {
         root_owner: Some((owner.uid.unwrap_or(uid), owner.gid.unwrap_or(gid))),
@@ -188,8 +197,10 @@ fn options(args: &Args) -> Outcome<MkfsOptions> {
             .concat()
             .into_iter()
             .map(|name| name.to_owned())
+            .chain(args.f2fs.preset(args.kind.format)?)
             .chain(args.features.clone())
             .collect(),
+        casefold: args.f2fs.casefold.clone(),
         block_size: args.block_size,
         inodes: None,
         reserved_percent: None,

@@ -12,6 +12,7 @@ pub mod diff;
 pub mod du;
 pub mod dump;
 pub mod export;
+pub mod f2fs_features;
 pub mod find;
 pub mod freeze;
 pub mod generate;

@@ -10,6 +10,7 @@ use super::owners::{self, Owner};
 use super::tree::Tree;
 use super::{attributes, directory, kinds, report, shape, symlink, types};
 use crate::error::Result;
+use crate::form;
 use crate::format::block::is_zero;
 use crate::format::features::Features;
 use crate::format::inode::{self, Advise, FileFlags, InlineFlags};
@@ -66,7 +67,7 @@ pub(super) fn check(
     if let Some(quota) = &context.quota {
         match node.is(nodes::QUOTA) {
             true => quota.add_file(ino, &record, tree.contents.take().unwrap_or_default()),
-            false => quota.count(&record, tree.blocks),
+            false => form::quota::count(&quota.counted, &record, tree.blocks),
         }
     }
     if record.kind == FileKind::Directory {

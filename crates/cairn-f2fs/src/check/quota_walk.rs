@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_check::quota::{Counted, Usage};
+use cairn_check::quota::Counted;
 
 use crate::format::Inode;
-use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid};
+use crate::format::units::{BlockAddr, Nid};
 
 /// What a walk tells of quota, if the volume counts it.
 pub(super) struct Quota {
@@ -31,13 +31,6 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// Counts an inode with so many blocks.
-    pub(super) fn count(&self, record: &Inode, blocks: u64) {
-        let project = record.extra.map_or(0, |extra| extra.projid);
-        let space = blocks.saturating_sub(1).saturating_mul(BLOCK_BYTES);
-        self.counted.add([record.uid, record.gid, project], Usage { inodes: 1, space });
-    }
-
     /// Notes where the blocks of a quota file are.
     pub(super) fn add_file(&self, ino: Nid, record: &Inode, blocks: Vec<(u64, BlockAddr)>) {
         let blocks = blocks.into_iter().collect();

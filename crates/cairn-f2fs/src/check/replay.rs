@@ -58,12 +58,27 @@ pub(super) fn replay(
     }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(volume.device.clone())?);
     let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
-    let mounted =
-        F2fs::open(overlay.clone(), runtime, &options).and_then(|volume| Ok(volume.unmount()?));
-    match mounted {
-        Ok(()) => Ok(Chain::Replayed(overlay)),
+    match recovered(overlay.clone(), runtime, &options) {
+        Ok(None) => Ok(Chain::Replayed(overlay)),
+        Ok(Some(_)) => Ok(Chain::Pending),
         Err(error) => failed(error, findings),
     }
+}
+
+/// Mounts and unmounts a volume, which recovers it, unless it is read-only for the reason that is
+/// returned.
+///
+/// # Errors
+/// The volume is damaged, or the device failed.
+pub(super) fn recovered(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &MountOptions,
+) -> Result<Option<Arc<str>>> {
+    let volume = F2fs::open(device, runtime, options)?;
+    let reason = volume.read_only_reason();
+    volume.unmount()?;
+    Ok(reason)
 }
 
 /// Threads of the walk that comes before a recovery.

@@ -27,10 +27,10 @@ use super::lookup::{self, Found};
 use super::{blocks, depth};
 use crate::disk::Disk;
 use crate::error::Result;
+use crate::form::names::Names;
 use crate::format::dentry::{
     Dentries, DentriesMut, MAX_DEPTH, bucket_blocks, bucket_start, slots_for,
 };
-use crate::format::hash::name_hash;
 use crate::format::inode::InlineFlags;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{BlockAddr, Nid, block};
@@ -59,10 +59,24 @@ pub(crate) fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Resu
     change_block(op, directory, 0, fill)
 }
 
+/// The hash of an entry that is to be made.
+///
+/// # Errors
+/// The directory is encrypted, or ignores case and the name has other letters than ASCII.
+pub(crate) fn hash_of_new(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<u32> {
+    directory.check_unencrypted(disk)?;
+    let names = directory.with_record(|record| Names::of(record, disk.layout.features));
+    let hash = names.hash_of_new(name);
+    Ok(hash.ok_or(VfsError::Unsupported(
+        "in a directory that ignores case, new names have ASCII letters only",
+    ))?)
+}
+
 /// Adds an entry. The caller has checked that the name does not exist.
 ///
 /// # Errors
-/// The directory or the volume is full, the directory is damaged, or the device failed.
+/// As [`hash_of_new`]; or the directory or the volume is full, the directory is damaged, or the
+/// device failed.
 pub(crate) fn add(
     op: &mut Op<'_>,
     directory: &Arc<Inode>,
@@ -70,21 +84,35 @@ pub(crate) fn add(
     nid: Nid,
     kind: FileKind,
 ) -> Result<()> {
-    let hash = name_hash(&name);
+    let hash = hash_of_new(&op.inodes.disk, directory, &name)?;
+    add_hashed(op, directory, (&name, hash), nid, kind)
+}
+
+/// As [`add`], of a name that has this hash.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn add_hashed(
+    op: &mut Op<'_>,
+    directory: &Arc<Inode>,
+    (name, hash): (&[u8], u32),
+    nid: Nid,
+    kind: FileKind,
+) -> Result<()> {
     if directory.is_inline() {
         let room = with_inline(&op.inodes.disk, directory, |entries| {
             entries.find_room(slots_for(name.len()))
         })?;
         if let Some(slot) = room {
             return change_inline(op, directory, |bytes| {
-                DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind);
+                DentriesMut::new(bytes).insert(slot, name, hash, nid, kind);
             });
         }
         leave_inode(op, directory)?;
     }
-    let (block, slot) = find_room(op.inodes, directory, &name, hash)?;
+    let (block, slot) = find_room(op.inodes, directory, name, hash)?;
     change_block(op, directory, block, |bytes| {
-        DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind)
+        DentriesMut::new(bytes).insert(slot, name, hash, nid, kind)
     })
 }
 

@@ -51,6 +51,16 @@ enum Compare {
     IgnoringCase,
 }
 
+/// What a comparison says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Match {
+    No,
+    Yes,
+    /// The hash is that of the wanted name, and the stored name has other letters than ASCII: it is
+    /// another form of it, as that of the Kelvin sign and of `k`, or has its hash by chance.
+    Unclear,
+}
+
 /// The inode of a name; `None` if the directory has no such name.
 ///
 /// # Errors
@@ -63,7 +73,7 @@ pub(crate) fn find(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option
     if name.len() > NAME_MAX {
         return Err(VfsError::NameTooLong.into());
     }
-    directory.check_readable(disk)?;
+    directory.check_unencrypted(disk)?;
     let added = disk.nodes.overlay().entries(directory.nid).and_then(|entries| entries.get(name));
     if let Some((nid, kind)) = added {
         return Ok(Some((*nid, Some(*kind))));
@@ -90,12 +100,33 @@ pub(crate) fn locate(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Opti
     find_hashed(disk, directory, name, compare)
 }
 
-fn matches(stored: &[u8], name: &[u8], compare: Compare) -> bool {
-    match compare {
+/// Compares an entry with a name. `hash` is that of the name, if it is known.
+fn matches(stored: &[u8], stored_hash: u32, name: &[u8], compare: Compare) -> Match {
+    let is_it = match compare {
         Compare::Exactly => stored == name,
         Compare::IgnoringCase => stored.eq_ignore_ascii_case(name),
+    };
+    let is_other_form = compare == Compare::IgnoringCase && name.is_ascii() && !stored.is_ascii();
+    match is_it {
+        true => Match::Yes,
+        false if is_other_form && stored_hash == compare.hash(name) => Match::Unclear,
+        false => Match::No,
     }
 }
+
+impl Compare {
+    /// The hash of a name. In a directory that ignores case, the name is of ASCII letters.
+    fn hash(self, name: &[u8]) -> u32 {
+        match self {
+            Self::Exactly => name_hash(name),
+            Self::IgnoringCase => name_hash(&name.to_ascii_lowercase()),
+        }
+    }
+}
+
+const UNCLEAR: VfsError = VfsError::Unsupported(
+    "a name with other letters than ASCII may be this one in a directory that ignores case",
+);
 
 fn find_in(
     disk: &Disk,
@@ -128,7 +159,18 @@ fn find_inline(
     let image = disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
     let range = directory.with_record(|record| record.inline_data_range());
     let dentries = Dentries::new(image.get(range).unwrap_or_default());
-    find_in(disk, directory.nid, 0, dentries, |entry| matches(entry.name, name, compare))
+    let is_unclear = Cell::new(false);
+    let found = find_in(disk, directory.nid, 0, dentries, |entry| {
+        let found = matches(entry.name, entry.hash, name, compare);
+        is_unclear.set(is_unclear.get() || found == Match::Unclear);
+        found == Match::Yes
+    })?;
+    clear(found, is_unclear.get())
+}
+
+/// What was found, unless nothing was and a name may be another form of the wanted one.
+fn clear(found: Option<Found>, is_unclear: bool) -> Result<Option<Found>> {
+    if found.is_none() && is_unclear { Err(UNCLEAR.into()) } else { Ok(found) }
 }
 
 fn find_hashed(
@@ -137,10 +179,8 @@ fn find_hashed(
     name: &[u8],
     compare: Compare,
 ) -> Result<Option<Found>> {
-    let hash = match compare {
-        Compare::Exactly => name_hash(name),
-        Compare::IgnoringCase => name_hash(&name.to_ascii_lowercase()),
-    };
+    let hash = compare.hash(name);
+    let is_unclear = Cell::new(false);
     let dir_level = directory.state.read().record.dir_level;
     let names = directory.with_record(|record| Names::of(record, disk.layout.features));
     let end = blocks::count(directory);
@@ -154,9 +194,11 @@ fn find_hashed(
             // The name that is looked for may have become another one.
             let is_changed = Cell::new(false);
             let is_it = |stored: &[u8]| {
-                let is_it = matches(stored, name, compare);
+                let compared = matches(stored, hash, name, compare);
+                let is_it = compared == Match::Yes;
                 let is_another = !is_it && names.hash(stored).is_some_and(|own| own != hash);
                 is_changed.set(is_changed.get() || is_another);
+                is_unclear.set(is_unclear.get() || compared == Match::Unclear);
                 is_it
             };
             let found = Dentries::new(&image).find(hash, is_it);
@@ -172,7 +214,7 @@ fn find_hashed(
             }
         }
     }
-    damage.end(Ok(None))
+    damage.end(clear(None, is_unclear.get()))
 }
 
 fn find_everywhere(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {

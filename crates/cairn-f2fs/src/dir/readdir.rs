@@ -46,7 +46,7 @@ pub(crate) fn read(
     if directory.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
     }
-    directory.check_readable(disk)?;
+    directory.check_unencrypted(disk)?;
     let added = disk.nodes.overlay().entries(directory.nid);
     let names = directory.with_record(|record| Names::of(record, disk.layout.features));
     let damage = PastDamage::default();

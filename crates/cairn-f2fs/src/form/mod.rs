@@ -1,7 +1,7 @@
 //! What an inode is: its form (`shape`) and its type (`types`), as its body and what lies around it
 //! prove them; which inodes a reader asks (`suspect`); what features the volume has (`features`);
-//! and how a directory stores names (`names`). The check, the rescue and a mount ask
-//! the same questions.
+//! how a directory stores names (`names`), and what an inode counts (`quota`). The check, the
+//! rescue, a mount and mkfs ask the same questions.
 
 #![cfg_attr(
     not(test),
@@ -16,6 +16,7 @@
 
 pub(crate) mod features;
 pub(crate) mod names;
+pub(crate) mod quota;
 pub(crate) mod shape;
 pub(crate) mod suspect;
 pub(crate) mod types;

@@ -27,12 +27,34 @@ impl Names {
         }
     }
 
+    /// Do several names lead to one entry?
+    pub(crate) const fn ignore_case(self) -> bool {
+        matches!(self, Self::Folded | Self::Encrypted { hashed: false })
+    }
+
+    /// Is the stored name the wanted one, as far as Cairn knows?
+    pub(crate) fn are_equal(self, stored: &[u8], wanted: &[u8]) -> bool {
+        match self {
+            Self::Folded => stored.eq_ignore_ascii_case(wanted),
+            _ => stored == wanted,
+        }
+    }
+
     /// The hash that a name must have, if that is known.
     pub(crate) fn hash(self, name: &[u8]) -> Option<u32> {
         match self {
             Self::Plain | Self::Encrypted { hashed: true } => Some(name_hash(name)),
             Self::Folded if name.is_ascii() => Some(name_hash(&name.to_ascii_lowercase())),
             _ => None,
+        }
+    }
+
+    /// The hash that an entry of this name gets when Cairn makes it. `None` where it makes no such
+    /// entry: it encrypts no names, and knows other forms of ASCII letters only.
+    pub(crate) fn hash_of_new(self, name: &[u8]) -> Option<u32> {
+        match self {
+            Self::Encrypted { .. } => None,
+            names => names.hash(name),
         }
     }
 }

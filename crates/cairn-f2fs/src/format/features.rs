@@ -71,7 +71,8 @@ impl Features {
         .union(Self::COMPRESSION);
 
     /// Features that Cairn writes. Any other feature makes a volume read-only.
-    pub(crate) const WRITABLE: Self = Self::BLKZONED
+    pub(crate) const WRITABLE: Self = Self::ENCRYPT
+        .union(Self::BLKZONED)
         .union(Self::ATOMIC_WRITE)
         .union(Self::EXTRA_ATTR)
         .union(Self::PROJECT_QUOTA)
@@ -82,6 +83,7 @@ impl Features {
         .union(Self::LOST_FOUND)
         .union(Self::VERITY)
         .union(Self::SB_CHECKSUM)
+        .union(Self::CASEFOLD)
         .union(Self::COMPRESSION);
 
     /// The feature of an option's name.
@@ -141,8 +143,9 @@ mod tests {
     #[test]
     fn refusals_name_the_feature() {
         assert_eq!(Features::from_bits_retain(0xb68).read_only_reason(), None);
-        let android = Features::from_bits_retain(0x2499).read_only_reason().unwrap();
-        assert!(android.ends_with(": encrypt"), "{android}");
+        assert_eq!(Features::from_bits_retain(0x3499).read_only_reason(), None, "Android's");
+        let unknown = Features::from_bits_retain(0x1_8001).read_only_reason().unwrap();
+        assert!(unknown.ends_with(": device_alias, 0x10000"), "{unknown}");
         assert!(Features::RO.read_only_reason().unwrap().contains("ro"));
     }
 }

@@ -100,7 +100,7 @@ pub(crate) fn read_shared(
 /// The contents do not change while the returned lock is held.
 fn begin<'i>(ops: &Arc<Operations>, inode: &'i Arc<Inode>) -> Result<RwLockReadGuard<'i, ()>> {
     inode.kind.check_regular()?;
-    inode.check_readable(&ops.disk)?;
+    inode.check_unencrypted(&ops.disk)?;
     writeback::adopt(ops, inode);
     Ok(inode.data.read())
 }
@@ -271,15 +271,13 @@ fn write_behind(ops: &Operations, inode: &Arc<Inode>) {
 pub(super) fn check(mount: &MountState, inode: &Inode) -> Result<()> {
     inode.kind.check_regular()?;
     mount.check_writable()?;
+    inode.check_unencrypted(&mount.disk)?;
     let state = inode.state.read();
     let record = &state.record;
     if record.cluster_blocks().is_some() {
         return Err(VfsError::Unsupported("compressed files are read, not written").into());
     }
     let features = mount.disk.layout.features;
-    if features.contains(Features::ENCRYPT) && record.advise.contains(Advise::ENCRYPT) {
-        return Err(VfsError::Unsupported("encrypted files cannot be written without a key").into());
-    }
     if features.contains(Features::VERITY) && record.advise.contains(Advise::VERITY) {
         return Err(VfsError::NotPermitted.into());
     }

@@ -101,17 +101,15 @@ impl Inode {
         }
     }
 
-    /// Contents and names of encrypted inodes cannot be read without their key, which Cairn never
-    /// has.
+    /// Contents and names of encrypted inodes cannot be read or written without their key, which
+    /// Cairn never has.
     ///
     /// # Errors
     /// The inode is encrypted.
-    pub(crate) fn check_readable(&self, disk: &Disk) -> Result<()> {
+    pub(crate) fn check_unencrypted(&self, disk: &Disk) -> Result<()> {
         let encrypted = self.state.read().record.advise.contains(Advise::ENCRYPT);
         if encrypted && disk.layout.features.contains(Features::ENCRYPT) {
-            return Err(Error::Vfs(cairn_vfs::Error::Unsupported(
-                "encrypted contents cannot be read without a key",
-            )));
+            return Err(Error::Vfs(cairn_vfs::Error::NoKey));
         }
         Ok(())
     }

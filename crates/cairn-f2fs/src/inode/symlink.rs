@@ -17,7 +17,7 @@ pub(crate) fn read(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
     }
-    inode.check_readable(disk)?;
+    inode.check_unencrypted(disk)?;
     let _data = inode.data.read();
     let size = inode.size();
     let expected = "the length of a link's target";

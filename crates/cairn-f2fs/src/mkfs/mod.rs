@@ -16,8 +16,9 @@ use std::sync::Arc;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 
-use crate::format::{Features, Layout, Log};
+use crate::format::{Layout, Log};
 
+mod casefold;
 mod created;
 mod error;
 mod extensions;
@@ -29,6 +30,7 @@ mod options;
 mod output;
 mod packs;
 pub mod populate;
+mod quota;
 mod super_block;
 mod tree;
 
@@ -68,8 +70,7 @@ pub fn make_on(
     options: &MkfsOptions,
     runtime: &dyn Runtime,
 ) -> Result<CreatedVolume, Error> {
-    let mut features = features::choose(&options.features)?;
-    features.set(Features::BLKZONED, options.zoned);
+    let choice = features::choose(options)?;
     options.check()?;
     if options.size.is_some() && devices.len() > 1 {
         return Err(Error::Option(
@@ -85,14 +86,14 @@ pub fn make_on(
     let paths: Vec<String> = devices.iter().map(|named| named.path.clone()).collect();
     let superblock = super_block::build(
         &geometry,
-        features,
+        (&choice, tree::quota_inodes(&choice)),
         &identity,
         options.label.as_deref(),
         sectors,
         &paths,
     )?;
     let layout = Layout::new(&superblock, bytes).expect("mkfs makes only what can be opened");
-    let tree = Tree::new(&geometry, &layout, &identity);
+    let tree = Tree::new(&geometry, &layout, &identity, &choice.owners);
 
     let output =
         Output { device: &*device, geometry: &geometry, layout: &layout, identity: &identity };
@@ -103,7 +104,7 @@ pub fn make_on(
     output.write_blocks(layout.nat.into(), tree.first_nat_block())?;
     let contents = tree.contents(&geometry);
     output.finish(&contents, &superblock, options.large_nat_bitmap, trimmed)?;
-    Ok(CreatedVolume::new(&geometry, features, &identity))
+    Ok(CreatedVolume::new(&geometry, choice.features, &identity))
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ pub struct MkfsOptions {
     pub uuid: Option<Uuid>,
     /// Features, in mkfs.f2fs's words; there are none by default.
     pub features: Vec<String>,
+    /// How names are compared in directories that ignore case: `utf8` or `utf8:strict`, which ask
+    /// for the feature `casefold`.
+    pub casefold: Option<String>,
     /// Per cent of the main area kept for cleaning. If absent, the value that leaves the most space
     /// to users.
     pub overprovision: Option<f64>,
@@ -54,6 +57,7 @@ impl Default for MkfsOptions {
             label: None,
             uuid: None,
             features: Vec::new(),
+            casefold: None,
             overprovision: None,
             segments_per_section: 1,
             sections_per_zone: 1,

@@ -1,23 +1,25 @@
 //! The superblock of a new volume.
 
+use super::casefold::Encoding;
 use super::error::Error;
 use super::extensions;
+use super::features::Choice;
 use super::geometry::Geometry;
 use super::identity::Identity;
 use super::medium::stored_path;
 use crate::format::superblock::{CHECKSUM_OFFSET, DevicePart};
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, BlockAddr};
-use crate::format::{Features, Superblock};
+use crate::format::{Features, Nid, Superblock};
 
 /// The program that made the volume. Other tools store the kernel's version in this field.
 const VERSION: &str = concat!("Cairn ", env!("CARGO_PKG_VERSION"));
 /// Segments of the two checkpoint packs.
 const CKPT_SEGMENTS: u32 = 2;
 
-/// `sector` is the device's, in bytes.
+/// `sector` is the device's, in bytes; `quota` are the inodes of quota files.
 pub(super) fn build(
     geometry: &Geometry,
-    features: Features,
+    (choice, quota): (&Choice, [Nid; 3]),
     identity: &Identity,
     label: Option<&str>,
     sector: u32,
@@ -29,7 +31,12 @@ pub(super) fn build(
             "the label is longer than 511 UTF-16 units: give a shorter one".into(),
         ));
     }
+    let features = choice.features;
     superblock.features = features;
+    superblock.qf_ino = quota;
+    if let Some(Encoding { encoding, flags }) = choice.encoding {
+        (superblock.s_encoding, superblock.s_encoding_flags) = (encoding, flags);
+    }
     superblock.uuid = *identity.uuid.as_bytes();
     if features.contains(Features::SB_CHECKSUM) {
         superblock.checksum_offset = CHECKSUM_OFFSET as u32;

@@ -128,13 +128,17 @@ fn options(features: &str) -> MkfsOptions {
     }
 }
 
-fn theirs(size: u64, features: &str) -> NamedTempFile {
+/// What `-g android` of mkfs.f2fs asks for.
+const ANDROID: &str = "encrypt,verity,quota,extra_attr,project_quota";
+
+fn theirs(size: u64, features: &str, more: &[&str]) -> NamedTempFile {
     let file = NamedTempFile::new().unwrap();
     let time = TIME.to_string();
     let mut args = vec!["-U", UUID, "-T", &time, "-l", "lábel"];
-    if !features.is_empty() {
+    if !features.is_empty() && !more.contains(&"-g") {
         args.extend(["-O", features]);
     }
+    args.extend(more);
     mkfs_f2fs(file.path(), size, &args);
     file
 }
@@ -151,11 +155,26 @@ fn contents(image: &Path) -> BTreeMap<u64, Vec<u8>> {
 
 #[test]
 fn every_block_is_that_of_mkfs_f2fs() {
-    for features in
-        ["", "lost_found", "sb_checksum", "extra_attr", "extra_attr,inode_checksum", ALL]
-    {
+    let plain = ["", "lost_found", "sb_checksum", "extra_attr", "extra_attr,inode_checksum", ALL];
+    let plain = plain.map(|features| (features, None, &[][..]));
+    let all_with_quota = format!("{ALL},quota,project_quota");
+    let owner: &[&str] = &["-R", "1000:100"];
+    let further: [(&str, Option<&str>, &[&str]); 8] = [
+        ("quota", None, owner),
+        ("extra_attr,project_quota", None, &[]),
+        (&all_with_quota, None, &[]),
+        ("encrypt,verity", None, &[]),
+        ("casefold", Some("utf8"), &["-C", "utf8"]),
+        ("extra_attr,casefold", Some("utf8:strict"), &["-C", "utf8:strict"]),
+        (ANDROID, None, &["-g", "android"]),
+        (ANDROID, Some("utf8:strict"), &["-g", "android", "-C", "utf8:strict"]),
+    ];
+    for (features, casefold, more) in plain.into_iter().chain(further) {
         let size = 128 << 20;
-        let (ours, theirs) = (made(size, &options(features)).unwrap(), theirs(size, features));
+        let root_owner = (more == owner).then_some((1000, 100));
+        let casefold = casefold.map(str::to_owned);
+        let wanted = MkfsOptions { casefold, root_owner, ..options(features) };
+        let (ours, theirs) = (made(size, &wanted).unwrap(), theirs(size, features, more));
         let (opened, other) = (Opened::new(ours.path()), Opened::new(theirs.path()));
         assert_eq!(fields(&opened), fields(&other), "{features}");
         let mut same = other.superblock.clone();
@@ -197,7 +216,9 @@ fn every_block_is_that_of_mkfs_f2fs() {
 
 #[test]
 fn fsck_is_content_and_dump_agrees() {
-    let shapes: [(u64, u32, u32, &str, bool); 6] = [
+    let counted = format!("{ALL},{ANDROID},casefold");
+    let shapes: [(u64, u32, u32, &str, bool); 7] = [
+        (64 << 20, 2, 1, &counted, false),
         (64 << 20, 1, 1, "", false),
         (100 << 20, 1, 1, ALL, false),
         (1 << 30, 4, 2, ALL, false),
@@ -295,9 +316,9 @@ fn options_that_cannot_be_are_refused() {
     assert!(refused(MkfsOptions { label: Some("x".repeat(512)), ..default() }).contains("label"));
     assert!(refused(MkfsOptions { size: Some(1 << 30), ..default() }).contains("device"));
     assert!(refused(MkfsOptions { size: Some(16 << 20), ..default() }).contains("at least"));
-    assert!(
-        refused(MkfsOptions { features: vec!["encrypt".into()], ..default() }).contains("encrypt")
-    );
+    let compression = vec!["extra_attr,compression".into()];
+    assert!(refused(MkfsOptions { features: compression, ..default() }).contains("compression"));
+    assert!(refused(MkfsOptions { casefold: Some("ascii".into()), ..default() }).contains("utf8"));
 }
 
 #[test]

@@ -1,14 +1,18 @@
-//! The first directories: the root, and `lost+found` where the feature asks for it.
+//! The first inodes: the root directory, and the quota files and `lost+found` of features.
 
+use cairn_check::quota::{Counted, OwnerKind};
 use cairn_vfs::FileKind;
 
-use super::features::extra_size;
+use super::features::{Choice, extra_size};
 use super::geometry::Geometry;
 use super::identity::Identity;
 use super::packs::Contents;
+use super::quota;
+use crate::form;
 use crate::format::checkpoint::LogPosition;
 use crate::format::dentry::DentriesMut;
 use crate::format::hash::name_hash;
+use crate::format::inode::FileFlags;
 use crate::format::nat::{self, NatEntry};
 use crate::format::node::{Marks, NodeFooter};
 use crate::format::summary::{NatJournal, SitJournal, Summary};
@@ -19,6 +23,13 @@ const LOST_FOUND: &[u8] = b"lost+found";
 /// Version in the footers: older than every checkpoint's, so that roll-forward never takes the
 /// blocks for new ones.
 pub(super) const FOOTER_VERSION: u64 = 1;
+/// The number of the first quota file, if there are some.
+const FIRST_QUOTA: Nid = Nid(Nid::ROOT.get() + 1);
+
+/// The numbers of the quota files.
+pub(super) fn quota_inodes(choice: &Choice) -> [Nid; 3] {
+    quota::inodes(&choice.owners, FIRST_QUOTA)
+}
 
 /// One directory to make.
 struct Directory {
@@ -32,45 +43,63 @@ struct Directory {
     child: Option<(&'static [u8], Nid)>,
 }
 
-/// Blocks of the first directories: inodes in the hot node log, entries in the hot data log, one
-/// each.
+/// An inode to make, without what its place decides.
+struct Member {
+    nid: Nid,
+    record: Inode,
+    contents: Vec<u8>,
+}
+
+/// Blocks of the first inodes: their nodes in the hot node log, contents in the hot data log.
 pub(super) struct Tree {
-    /// Inode numbers, in the order of their blocks in both logs.
-    nids: Vec<Nid>,
+    /// Inode numbers and blocks of contents, in the order of both logs.
+    members: Vec<(Nid, u16)>,
+    /// How many of them the NAT has beside the journal.
+    in_nat: usize,
     /// Address and contents.
     pub(crate) blocks: Vec<(BlockAddr, Vec<u8>)>,
     first_node: BlockAddr,
 }
 
 impl Tree {
-    pub(super) fn new(geometry: &Geometry, layout: &Layout, identity: &Identity) -> Self {
+    pub(super) fn new(
+        geometry: &Geometry,
+        layout: &Layout,
+        identity: &Identity,
+        owners: &[OwnerKind],
+    ) -> Self {
         let first = |log: Log| layout.address(geometry.logs[log.index()], 0);
-        let (first_node, first_data) = (first(Log::HotNode), first(Log::HotData));
-        let mut tree = Self { nids: Vec::new(), blocks: Vec::new(), first_node };
-        for (index, directory) in (0..).zip(directories(layout.features, identity.owner)) {
+        let (first_node, mut data) = (first(Log::HotNode), first(Log::HotData));
+        let in_nat = 1 + owners.len();
+        let mut tree = Self { members: Vec::new(), in_nat, blocks: Vec::new(), first_node };
+        for (index, member) in (0..).zip(members(layout.features, identity, owners)) {
             let node = BlockAddr(first_node.get() + index);
-            let data = BlockAddr(first_data.get() + index);
-            tree.nids.push(directory.nid);
-            tree.blocks.push((
-                node,
-                directory.inode_block(data, BlockAddr(node.get() + 1), layout, identity),
-            ));
-            tree.blocks.push((data, directory.entries()));
+            tree.blocks.push((node, member.inode_block(node, data, layout)));
+            let before = data.get();
+            for block in member.contents.chunks(BLOCK_SIZE) {
+                let mut block = block.to_vec();
+                block.resize(BLOCK_SIZE, 0);
+                tree.blocks.push((data, block));
+                data = BlockAddr(data.get() + 1);
+            }
+            tree.members.push((member.nid, (data.get() - before) as u16));
         }
         tree
     }
 
     /// What the first checkpoint says. NAT and SIT are in its journals.
     pub(super) fn contents(&self, geometry: &Geometry) -> Contents {
-        let count = self.nids.len();
+        let count = self.members.len();
         let mut logs = geometry.logs.map(|segno| LogPosition { segno, ..LogPosition::default() });
-        // In both hot logs block `n` belongs to directory `n`: its inode, and its only block of
-        // entries.
         let mut owners: [Vec<Summary>; Log::COUNT] = Default::default();
+        for (nid, blocks) in &self.members {
+            let node = Summary { nid: *nid, ..Summary::default() };
+            owners[Log::HotNode.index()].push(node);
+            let data = (0..*blocks).map(|ofs_in_node| Summary { ofs_in_node, ..node });
+            owners[Log::HotData.index()].extend(data);
+        }
         for log in [Log::HotNode, Log::HotData] {
-            logs[log.index()].blkoff = count as u16;
-            let all = self.nids.iter().map(|nid| Summary { nid: *nid, ..Summary::default() });
-            owners[log.index()] = all.collect();
+            logs[log.index()].blkoff = owners[log.index()].len() as u16;
         }
         let sit = [Log::NODE, Log::DATA].concat().into_iter().map(|log| {
             let LogPosition { segno, blkoff, .. } = logs[log.index()];
@@ -80,8 +109,8 @@ impl Tree {
             sit_journal: SitJournal(sit.collect()),
             nat_journal: NatJournal(self.nat_entries().collect()),
             logs,
+            blocks: owners.iter().map(|owners| owners.len() as u64).sum(),
             owners,
-            blocks: 2 * count as u64,
             nodes: count as u32,
             inodes: count as u32,
             free_segments: geometry.usable_segments - Log::COUNT as u32,
@@ -89,13 +118,13 @@ impl Tree {
         }
     }
 
-    /// Where each directory's inode is, for NAT and journal.
+    /// Where each inode is, for NAT and journal.
     fn nat_entries(&self) -> impl Iterator<Item = (Nid, NatEntry)> + '_ {
         let addresses = (self.first_node.get()..).map(BlockAddr);
-        self.nids
+        self.members
             .iter()
             .zip(addresses)
-            .map(|(nid, block_addr)| (*nid, NatEntry { version: 0, ino: *nid, block_addr }))
+            .map(|((nid, _), block_addr)| (*nid, NatEntry { version: 0, ino: *nid, block_addr }))
     }
 
     /// The first NAT block; the journal has what is missing here. Nodes 1 and 2 do not exist. All
@@ -104,7 +133,7 @@ impl Tree {
         let mut block = vec![0; BLOCK_SIZE];
         let reserved = [Nid::NODE_INO, Nid::META_INO].into_iter();
         let reserved = reserved.filter_map(|nid| Some((nid, NatEntry::reserved(nid)?)));
-        for (nid, entry) in reserved.chain(self.nat_entries().take(1)) {
+        for (nid, entry) in reserved.chain(self.nat_entries().take(self.in_nat)) {
             nat::set_entry(&mut block, nid.index(), entry);
         }
         block
@@ -112,12 +141,41 @@ impl Tree {
 
     /// The first unused nid.
     fn next_free_nid(&self) -> Nid {
-        Nid(Nid::ROOT.get() + self.nids.len() as u32)
+        Nid(Nid::ROOT.get() + self.members.len() as u32)
     }
 }
 
-fn directories(features: Features, owner: (u32, u32)) -> Vec<Directory> {
-    let lost_found = Nid(Nid::ROOT.get() + 1);
+/// All inodes, in the order of their numbers. The quota files count the directories.
+fn members(features: Features, identity: &Identity, owners: &[OwnerKind]) -> Vec<Member> {
+    let counted = Counted::default();
+    let behind_quota = Nid(FIRST_QUOTA.get() + owners.len() as u32);
+    let mut members = Vec::new();
+    for directory in directories(features, identity.owner, behind_quota) {
+        let record = directory.record(features, identity);
+        form::quota::count(&counted, &record, record.blocks);
+        let contents = directory.entries();
+        members.push(Member { nid: directory.nid, record, contents });
+    }
+    let files = (FIRST_QUOTA.get()..).map(Nid).zip(quota::contents(owners, &counted));
+    let files = files.map(|(nid, contents)| {
+        let mut record = new_record(FileKind::Regular, quota::PERMISSIONS, features, identity);
+        (record.uid, record.gid) = identity.owner;
+        record.flags = FileFlags::IMMUTABLE;
+        record.size = contents.len() as u64;
+        record.blocks = 1 + record.size.div_ceil(BLOCK_BYTES);
+        Member { nid, record, contents }
+    });
+    members.splice(1..1, files);
+    members
+}
+
+fn new_record(kind: FileKind, permissions: u16, features: Features, identity: &Identity) -> Inode {
+    let mut record = Inode::new(kind, permissions, features, extra_size(features));
+    (record.atime, record.ctime, record.mtime) = (identity.now, identity.now, identity.now);
+    record
+}
+
+fn directories(features: Features, owner: (u32, u32), lost_found: Nid) -> Vec<Directory> {
     let with = features.contains(Features::LOST_FOUND);
     let mut all = vec![Directory {
         nid: Nid::ROOT,
@@ -143,41 +201,20 @@ fn directories(features: Features, owner: (u32, u32)) -> Vec<Directory> {
 }
 
 impl Directory {
-    fn inode_block(
-        &self,
-        data: BlockAddr,
-        next: BlockAddr,
-        layout: &Layout,
-        identity: &Identity,
-    ) -> Vec<u8> {
-        let extra = extra_size(layout.features);
-        let mut inode = Inode::new(FileKind::Directory, self.permissions, layout.features, extra);
-        (inode.uid, inode.gid) = self.owner;
-        inode.links = self.links;
-        inode.size = BLOCK_BYTES;
-        inode.blocks = 2;
-        (inode.atime, inode.ctime, inode.mtime) = (identity.now, identity.now, identity.now);
-        inode.current_depth = 1;
+    fn record(&self, features: Features, identity: &Identity) -> Inode {
+        let mut record = new_record(FileKind::Directory, self.permissions, features, identity);
+        (record.uid, record.gid) = self.owner;
+        record.links = self.links;
+        record.size = BLOCK_BYTES;
+        record.blocks = 2;
+        record.current_depth = 1;
         // The root has no parent for roll-forward.
-        inode.pino = if self.name.is_empty() { Nid::NONE } else { self.parent };
-        inode.name = self.name.into();
-        if let Some(extra) = inode.extra.as_mut().filter(|extra| extra.has_crtime()) {
+        record.pino = if self.name.is_empty() { Nid::NONE } else { self.parent };
+        record.name = self.name.into();
+        if let Some(extra) = record.extra.as_mut().filter(|extra| extra.has_crtime()) {
             extra.crtime = identity.now;
         }
-        let mut block = vec![0; BLOCK_SIZE];
-        inode.encode_into(&mut block);
-        inode.set_data_pointer(&mut block, 0, data);
-        let footer = NodeFooter {
-            nid: self.nid,
-            ino: self.nid,
-            marks: Marks::empty(),
-            offset: 0,
-            cp_ver: FOOTER_VERSION,
-            next_blkaddr: next,
-        };
-        footer.write(&mut block);
-        inode::seal(&mut block, layout);
-        block
+        record
     }
 
     fn entries(&self) -> Vec<u8> {
@@ -187,6 +224,29 @@ impl Directory {
         for (slot, (name, ino)) in dots.into_iter().chain(self.child).enumerate() {
             entries.insert(slot, name, name_hash(name), ino, FileKind::Directory);
         }
+        block
+    }
+}
+
+impl Member {
+    /// The inode at `node`, with its contents from `data` on.
+    fn inode_block(&self, node: BlockAddr, data: BlockAddr, layout: &Layout) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_SIZE];
+        self.record.encode_into(&mut block);
+        let addresses = (data.get()..).map(BlockAddr);
+        for (slot, (_, address)) in self.contents.chunks(BLOCK_SIZE).zip(addresses).enumerate() {
+            self.record.set_data_pointer(&mut block, slot as u32, address);
+        }
+        let footer = NodeFooter {
+            nid: self.nid,
+            ino: self.nid,
+            marks: Marks::empty(),
+            offset: 0,
+            cp_ver: FOOTER_VERSION,
+            next_blkaddr: BlockAddr(node.get() + 1),
+        };
+        footer.write(&mut block);
+        inode::seal(&mut block, layout);
         block
     }
 }

@@ -123,7 +123,7 @@ fn record(
     record.generation = inodes.runtime.random() as u32;
     (record.uid, record.gid) = (ownership.uid, ownership.gid);
     (record.atime, record.mtime, record.ctime) = (now, now, now);
-    record.flags = above.flags & inherited(kind);
+    record.flags = above.flags & inherited(kind, features);
     if let Some(extra) = &mut record.extra {
         if features.contains(Features::FLEXIBLE_INLINE_XATTR) {
             extra.inline_xattr_size = INLINE_XATTR_WORDS;
@@ -164,8 +164,11 @@ fn record(
     record
 }
 
-fn inherited(kind: FileKind) -> FileFlags {
+fn inherited(kind: FileKind, features: Features) -> FileFlags {
     match kind {
+        FileKind::Directory if features.contains(Features::CASEFOLD) => {
+            INHERITED | FileFlags::CASEFOLD
+        }
         FileKind::Directory => INHERITED,
         FileKind::Regular => INHERITED - FileFlags::DIRSYNC - FileFlags::PROJINHERIT,
         _ => FileFlags::NODUMP | FileFlags::NOATIME,

@@ -86,6 +86,7 @@ pub(crate) fn create(
 ) -> Result<Arc<Inode>> {
     ops.mount.check_writable()?;
     namespace::create(ops, parent, name, new, |name| {
+        edit::hash_of_new(&ops.disk, parent, &name)?;
         let ownership = make::ownership(&ops.disk, parent, new.kind(), permissions, caller)?;
         ops.change(make::BLOCKS + edit::BLOCKS, |op| create_in(op, parent, name, new, &ownership))
     })
@@ -119,6 +120,7 @@ pub(crate) fn tmpfile(
 ) -> Result<Arc<Inode>> {
     ops.mount.check_writable()?;
     check_parent(&**parent, false)?;
+    parent.check_unencrypted(&ops.disk)?;
     let ownership = make::ownership(&ops.disk, parent, FileKind::Regular, permissions, caller)?;
     ops.change(make::BLOCKS, |op| {
         let inode = make::inode(op, parent, None, &NewInode::Regular, &ownership)?;
@@ -143,6 +145,7 @@ pub(crate) fn link(
 ) -> Result<()> {
     ops.mount.check_writable()?;
     namespace::link(ops, inode, parent, name, |name| {
+        edit::hash_of_new(&ops.disk, parent, &name)?;
         ops.change(edit::BLOCKS, |op| {
             edit::add(op, parent, name, inode.nid, inode.kind)?;
             touch_parent(op, parent, 0);

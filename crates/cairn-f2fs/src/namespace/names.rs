@@ -49,6 +49,10 @@ impl Namespace for Operations {
     const LINK_MAX: u32 = u32::MAX;
 
     fn locate(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<Option<Found>> {
+        // The way up is readable: only the names below are encrypted.
+        if name != b".." {
+            parent.check_unencrypted(&self.disk)?;
+        }
         lookup::locate(&self.disk, parent, name)
     }
 
@@ -87,6 +91,9 @@ impl Namespace for Operations {
             .transpose()?;
         // Replacing an existing name adds no entry.
         let adds = if target.is_some() { 0 } else { edit::BLOCKS };
+        if target.is_none() {
+            edit::hash_of_new(&self.disk, to.parent, &to.name)?;
+        }
         let blocks = adds + if left.is_some() { make::BLOCKS } else { 0 };
         self.change(blocks, |op| rename::replace(op, from, inode, to, target, left.as_ref()))
     }

@@ -4,9 +4,10 @@
 //! block of the log. So the nodes written since the checkpoint form a chain ([`chain`]) that starts
 //! at the log's next block in the checkpoint. A read-only volume keeps the changes of the chain in
 //! memory ([`overlay`]); a writable one applies them ([`replay`]). [`orphans`] deletes
-//! inodes without a name, before and after that.
+//! inodes without a name, before and after that. What [`names`] cannot hash is not applied.
 
 pub(crate) mod chain;
+pub(crate) mod names;
 pub(crate) mod orphans;
 pub(crate) mod overlay;
 pub(crate) mod replay;

@@ -33,6 +33,7 @@ use crate::checkpoint::Reason;
 use crate::corrupt::Corrupt;
 use crate::dir::{edit, lookup};
 use crate::error::{Error, Result};
+use crate::form::names::Names;
 use crate::format::inode::{Advise, InlineFlags, Inode as Record, NIDS};
 use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
 use crate::format::path::NodeKind;
@@ -128,7 +129,7 @@ impl Replay<'_> {
             Some(NodeKind::Inode) if entry.footer.is_inode() => {
                 let source = Record::decode(&image, inode.nid, self.ops.disk.layout.features)?;
                 self.apply_inode(&inode, &source, &image)?;
-                if recovered.last_dent == Some(index) && !source.advise.contains(Advise::ENC_NAME) {
+                if recovered.last_dent == Some(index) {
                     self.apply_entry(&inode, &source)?;
                 }
                 Ok(())
@@ -323,10 +324,17 @@ impl Replay<'_> {
             Ok(_) | Err(Error::Vfs(cairn_vfs::Error::Stale)) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let name = source.entry_name(inode.nid)?;
+        let disk = &self.ops.disk;
+        let names = directory.with_record(|record| Names::of(record, disk.layout.features));
+        if !matches!(names, Names::Encrypted { .. }) {
+            source.entry_name(inode.nid)?;
+        }
+        let name = &*source.name;
+        // A mount that cannot know all hashes is read-only.
+        let hash = names.hash(name).ok_or(cairn_vfs::Error::NoKey)?;
         let mut op = self.op(edit::BLOCKS)?;
-        let Some(found) = lookup::locate(&self.ops.disk, &directory, &name)? else {
-            return edit::add(&mut op, &directory, name, inode.nid, inode.kind);
+        let Some(found) = lookup::locate(disk, &directory, name)? else {
+            return edit::add_hashed(&mut op, &directory, (name, hash), inode.nid, inode.kind);
         };
         if found.nid == inode.nid {
             return Ok(());

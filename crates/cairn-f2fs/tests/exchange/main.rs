@@ -3,6 +3,7 @@
 //! time. Another test compares the numbers of blocks that both write for the same work.
 
 mod against_linux;
+mod android;
 mod compressed;
 mod filled;
 mod power;

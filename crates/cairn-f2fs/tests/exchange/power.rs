@@ -53,7 +53,7 @@ const RARE: [Kind; 9] = [
         linux: "compress_algorithm=lz4",
         ..Kind::new("compression", 128, &["-O", "extra_attr,compression"])
     },
-    Kind { writable: false, ..Kind::new("android", 128, &["-g", "android"]) },
+    Kind::new("android", 128, &["-O", "encrypt,verity,extra_attr,casefold", "-C", "utf8:strict"]),
     Kind { ours: "max_folio=4K,nodiscard", ..Kind::new("full", 64, &[]) },
 ];
 
@@ -94,18 +94,16 @@ impl Cuts {
                 "{name}: what was fsynced, read-only"
             );
         }
-        if kind.writable {
-            let replayed = Arc::new(device.fork());
-            let fs = kind.open(replayed.clone());
-            assert_eq!(
-                timeless(&ours).diff(&timeless(&snapshot(&*fs))),
-                "",
-                "{name}: read-only and replayed"
-            );
-            fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
-            fs.unmount().unwrap();
-            judge(&replayed);
-        }
+        let replayed = Arc::new(device.fork());
+        let fs = kind.open(replayed.clone());
+        assert_eq!(
+            timeless(&ours).diff(&timeless(&snapshot(&*fs))),
+            "",
+            "{name}: read-only and replayed"
+        );
+        fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+        fs.unmount().unwrap();
+        judge(&replayed);
         let image = self.directory.path().join(self.cuts.len().to_string());
         write_image(device, &image).unwrap();
         self.cuts.push(CutImage { name, kind, image, ours });
@@ -127,14 +125,12 @@ impl Cuts {
             let difference = comparable(&cut.ours).diff(&comparable(&found));
             assert_eq!(difference, "", "{}: replayed by us and by Linux", cut.name);
             assert_f2fs_clean(&cut.image);
-            if cut.kind.writable {
-                let device = Arc::new(read_image(&cut.image).unwrap());
-                let fs = cut.kind.open(device.clone());
-                assert_eq!(found.diff(&snapshot(&*fs)), "", "{}: what Linux replayed", cut.name);
-                fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
-                fs.unmount().unwrap();
-                judge(&device);
-            }
+            let device = Arc::new(read_image(&cut.image).unwrap());
+            let fs = cut.kind.open(device.clone());
+            assert_eq!(found.diff(&snapshot(&*fs)), "", "{}: what Linux replayed", cut.name);
+            fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+            fs.unmount().unwrap();
+            judge(&device);
         }
     }
 }
@@ -188,7 +184,7 @@ fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
 /// Cairn makes the same changes on a volume of each kind, and all unflushed writes are lost. Long
 /// runs also cut the power in the middle.
 fn cut_ours(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
-    for (kind, seed) in kinds.iter().filter(|kind| kind.writable).zip(seed..) {
+    for (kind, seed) in kinds.iter().zip(seed..) {
         let recording = Recording::start(kind.in_memory());
         let fs = kind.open(recording.device());
         let Synced { before, changes, loose } = Synced::new(seed);

@@ -28,13 +28,11 @@ pub struct Kind {
     pub linux: &'static str,
     /// Our mount options.
     pub ours: &'static str,
-    /// True if Cairn can write to it.
-    pub writable: bool,
 }
 
 impl Kind {
     pub const fn new(name: &'static str, mebibytes: u64, args: &'static [&'static str]) -> Self {
-        Self { name, mebibytes, args, linux: "rw", ours: "", writable: true }
+        Self { name, mebibytes, args, linux: "rw", ours: "" }
     }
 
     /// Makes a volume of this kind.
@@ -53,7 +51,7 @@ impl Kind {
     }
 }
 
-/// Opens a volume. It must be writable if its kind is.
+/// Opens a volume, which must be writable.
 pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
     let fs = F2fs::open(device, Threads::new(), &MountOptions::parse(options).unwrap());
     let fs = fs.unwrap_or_else(|error| panic!("the volume opens ({options}): {error}"));

@@ -63,22 +63,24 @@ impl Operations {
         &self,
         what: Operation,
         sender: &Credentials,
-        make: impl FnMut(&dyn FileSystem) -> Result<Attributes>,
+        parent: Ino,
+        mut make: impl FnMut(&dyn FileSystem) -> Result<Attributes>,
     ) -> Result<EntryOut, Errno> {
-        self.core.run_taking_space(what, sender, make).map(|made| self.core.entry(&made))
+        self.core.run_taking_space(what, sender, |fs| {
+            make(fs).map(|made| self.core.entry_in(fs, parent, &made))
+        })
     }
 
     pub(super) fn lookup(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let name = request.name()?;
         let parent = self.core.ino(request.header.nodeid);
-        let found = self.core.run(Operation::Lookup, |fs| {
+        self.core.run(Operation::Lookup, |fs| {
             match fs.lookup(parent, checked_name(name)?) {
-                Err(Error::NotFound) => Ok(None),
-                found => found.map(Some),
+                // Node 0: the kernel remembers that there is no such name.
+                Err(Error::NotFound) => Ok(self.core.no_entry_in(fs, parent)),
+                found => Ok(self.core.entry_in(fs, parent, &found?)),
             }
-        })?;
-        // Node 0: the kernel remembers that there is no such name.
-        Ok(found.map_or_else(|| self.core.no_entry(), |found| self.core.entry(&found)))
+        })
     }
 
     pub(super) fn forget(&self, request: &mut Request<'_>) {
@@ -234,7 +236,7 @@ impl Operations {
         let (name, target) = (request.name()?, request.name()?);
         let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         let caller = sender.caller(0);
-        self.entry(Operation::SymLink, &sender, |fs| {
+        self.entry(Operation::SymLink, &sender, parent, |fs| {
             fs.create(parent, checked_name(name)?, NewInode::Symlink(target), 0o777, &caller)
         })
     }
@@ -244,7 +246,7 @@ impl Operations {
         let name = request.name()?;
         let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         let caller = sender.caller(asked.umask);
-        self.entry(Operation::MkNod, &sender, |fs| {
+        self.entry(Operation::MkNod, &sender, parent, |fs| {
             let new = convert::new_node(asked.mode, asked.rdev)?;
             fs.create(parent, checked_name(name)?, new, asked.mode & 0o7777, &caller)
         })
@@ -255,7 +257,7 @@ impl Operations {
         let name = request.name()?;
         let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         let caller = sender.caller(asked.umask);
-        self.entry(Operation::MkDir, &sender, |fs| {
+        self.entry(Operation::MkDir, &sender, parent, |fs| {
             fs.create(
                 parent,
                 checked_name(name)?,
@@ -308,7 +310,7 @@ impl Operations {
         let asked: LinkIn = request.take()?;
         let name = request.name()?;
         let (ino, parent) = (self.core.ino(asked.oldnodeid), self.core.ino(request.header.nodeid));
-        self.entry(Operation::Link, &Credentials::of(request), |fs| {
+        self.entry(Operation::Link, &Credentials::of(request), parent, |fs| {
             fs.link(ino, parent, checked_name(name)?)
         })
     }
@@ -333,7 +335,7 @@ impl Operations {
                 asked.mode & 0o7777,
                 &caller,
             )?;
-            self.created(fs, &made, asked.flags, &sender)
+            self.created(fs, (parent, &made), asked.flags, &sender)
         })
     }
 
@@ -343,14 +345,14 @@ impl Operations {
         let caller = sender.caller(asked.umask);
         self.core.run_taking_space(Operation::TmpFile, &sender, |fs| {
             let made = fs.tmpfile(parent, asked.mode & 0o7777, &caller)?;
-            self.created(fs, &made, asked.flags, &sender)
+            self.created(fs, (parent, &made), asked.flags, &sender)
         })
     }
 
     fn created(
         &self,
         fs: &dyn FileSystem,
-        made: &Attributes,
+        (parent, made): (Ino, &Attributes),
         flags: u32,
         sender: &Credentials,
     ) -> Result<CreateOut> {
@@ -362,7 +364,8 @@ impl Operations {
             let fh = fs.open(made.ino, mode).inspect_err(|_| fs.forget(made.ino, 1))?;
             self.handle(self.core.node(made.ino), fh, mode, sender)
         };
-        Ok(CreateOut { entry: self.core.entry(made), open: OpenOut { fh, ..OPENED } })
+        let entry = self.core.entry_in(fs, parent, made);
+        Ok(CreateOut { entry, open: OpenOut { fh, ..OPENED } })
     }
 
     pub(super) fn open(&self, request: &mut Request<'_>) -> Result<OpenOut, Errno> {

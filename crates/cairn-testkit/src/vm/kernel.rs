@@ -9,8 +9,8 @@ use super::archive::Archive;
 use crate::judge::command;
 
 /// Modules loaded at boot, with their dependencies.
-const MODULES: [&str; 6] =
-    ["virtio_pci", "virtio_blk", "crc32_generic", "crc32c_generic", "f2fs", "ext4"];
+const MODULES: [&str; 7] =
+    ["virtio_pci", "virtio_blk", "crc32_generic", "crc32c_generic", "quota_v2", "f2fs", "ext4"];
 /// Modules that a script loads with its own parameters (`insmod /modules/NAME.ko`).
 const ON_REQUEST: [&str; 1] = ["null_blk"];
 

@@ -87,6 +87,7 @@ pub(crate) fn mkfs_options(options: &MkfsOptions) -> Result<mkfs::MkfsOptions, C
         label: options.label.clone(),
         uuid: options.uuid,
         features: options.features.clone(),
+        casefold: options.casefold.clone(),
         overprovision: options.overprovision,
         segments_per_section: options.segments_per_section.unwrap_or(default.segments_per_section),
         sections_per_zone: options.sections_per_zone.unwrap_or(default.sections_per_zone),

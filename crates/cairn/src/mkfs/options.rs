@@ -24,6 +24,9 @@ pub struct MkfsOptions {
     /// Features to add, or with `^` to leave out, relative to the defaults; in mke2fs's or
     /// mkfs.f2fs's words.
     pub features: Vec<String>,
+    /// F2FS: how names are compared in directories that ignore case, as `utf8` or `utf8:strict`;
+    /// asks for the feature `casefold`.
+    pub casefold: Option<String>,
     /// Bytes a block; chosen by size if absent.
     pub block_size: Option<u32>,
     /// ext4: number of inodes; by size if absent.
@@ -98,6 +101,7 @@ impl MkfsOptions {
             label: None,
             uuid: None,
             features: Vec::new(),
+            casefold: None,
             block_size: None,
             inodes: None,
             reserved_percent: None,
@@ -143,6 +147,7 @@ impl MkfsOptions {
             (self.overprovision.is_some(), "overprovision"),
             (self.segments_per_section.is_some(), "segments per section"),
             (self.sections_per_zone.is_some(), "sections per zone"),
+            (self.casefold.is_some(), "encoding of names without case"),
             (self.large_nat_bitmap, "large NAT bitmap"),
             (self.zoned, "zones"),
             (self.reserved_sections.is_some(), "reserved sections"),

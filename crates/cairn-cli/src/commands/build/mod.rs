@@ -14,6 +14,7 @@ use cairn_base::shell::quoted;
 use cairn_build::{DiskOptions, Error, Free, Options, Shape, Size};
 use uuid::Uuid;
 
+use super::f2fs_features::F2fsFeatures;
 use super::mkfs::parse_uuid;
 use super::source_options::SourceOptions;
 use crate::failure::{Failure, Outcome, Status};
@@ -72,6 +73,9 @@ pub struct Args {
     /// Features to add or, with ^, to leave out, as for mkfs.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
+    /// Features beside those of -O.
+    #[command(flatten)]
+    f2fs: F2fsFeatures,
     /// ext4: no journal.
     #[arg(long)]
     no_journal: bool,
@@ -241,7 +245,8 @@ fn shape(args: &Args, out: &Path) -> Outcome<Shape> {
 /// A source cannot be read or is damaged, the image cannot be made, or the sources do not fit.
 pub fn run(args: &Args) -> Outcome {
     remove_unfinished()?;
-    let mut features = args.features.clone();
+    let mut features = args.f2fs.preset(args.format)?;
+    features.extend(args.features.clone());
     if args.no_journal {
         if args.format == Format::F2fs {
             return Err(Failure::usage("--no-journal: f2fs has no journal: leave it out"));
@@ -268,6 +273,7 @@ pub fn run(args: &Args) -> Outcome {
         label: args.label.clone(),
         uuid: args.uuid,
         features,
+        casefold: args.f2fs.casefold.clone(),
         inodes: args.inodes,
         reserved_percent: args.reserved.unwrap_or(0.0),
         time: rules.latest.map(|latest| latest.seconds),

@@ -7,6 +7,7 @@ use cairn::{Format, MkfsOptions};
 
 use super::asked::{Answer, Asked};
 use super::letters::{owner, parsed, refused, split, wrong};
+use crate::commands::f2fs_features::parse_preset;
 use crate::commands::mkfs::parse_uuid;
 use crate::failure::{Failure, Outcome};
 
@@ -14,13 +15,11 @@ const VALUED: &str = "acCdeEgHlLoOrRsStTUwzZ";
 const PLAIN: &str = "fhimqVk";
 /// Bytes of a sector, in which the size is given.
 const SECTOR: u64 = 512;
-/// What `-g android` asks for, beside features that Cairn has.
-const ANDROID: &str = "encryption, quota and verity";
 
 const HELP: &str = "\
-Usage: mkfs.f2fs [-a 0|1] [-c DEVICE] [-d LEVEL] [-f] [-i] [-l LABEL] [-m]
-       [-o PERCENT] [-O FEATURES] [-q] [-R UID:GID] [-s SEGMENTS] [-t 0|1] [-T SECONDS] [-U UUID]
-       [-z SECTIONS] DEVICE [SECTORS]
+Usage: mkfs.f2fs [-a 0|1] [-c DEVICE] [-C utf8[:strict]] [-d LEVEL] [-f] [-g android] [-i]
+       [-l LABEL] [-m] [-o PERCENT] [-O FEATURES] [-q] [-R UID:GID] [-s SEGMENTS] [-t 0|1]
+       [-T SECONDS] [-U UUID] [-z SECTIONS] DEVICE [SECTORS]
 
 Cairn's maker of filesystems with the options of mkfs.f2fs. SECTORS have 512 bytes; with them the
 file is made, if it does not exist. cairn mkfs --help has more.
@@ -36,6 +35,7 @@ pub(super) fn parse(name: &str, words: &[OsString]) -> Outcome<Answer> {
     }
     let line = split(words, VALUED, PLAIN)?;
     let mut options = MkfsOptions::new(Format::F2fs);
+    let mut preset = None;
     for (letter, value) in &line.options {
         match letter {
             'h' => return Ok(Answer::Text(HELP.into())),
@@ -43,8 +43,17 @@ pub(super) fn parse(name: &str, words: &[OsString]) -> Outcome<Answer> {
                 let version = env!("CARGO_PKG_VERSION");
                 return Ok(Answer::Text(format!("{name} of cairn {version}\n")));
             }
+            'g' => {
+                let known = value.to_str().and_then(|name| parse_preset(name).ok());
+                preset = Some(known.ok_or_else(|| wrong("-g", value, "android"))?);
+            }
             _ => option(&mut options, *letter, value)?,
         }
+    }
+    if let Some(preset) = preset {
+        // As there, whatever -R says.
+        options.root_owner = Some((0, 0));
+        options.features.splice(..0, preset.features());
     }
     let device = match line.operands.as_slice() {
         [device] => device,
@@ -76,18 +85,9 @@ fn option(options: &mut MkfsOptions, letter: char, value: &OsStr) -> Outcome {
             let text = value.to_str().ok_or_else(|| wrong("-O", value, "names of features"))?;
             options.features.extend(text.split(',').map(|name| name.trim().to_owned()));
         }
-        'g' => {
-            let value = value.to_string_lossy();
-            return Err(Failure::usage(format!(
-                "-g {value}: asks for {ANDROID}, which Cairn does not make: name features with -O"
-            )));
-        }
         'C' => {
-            let value = value.to_string_lossy();
-            return Err(Failure::usage(format!(
-                "-C {value}: asks for names without case (casefold), which Cairn does not make: \
-                 leave it out"
-            )));
+            let text = value.to_str().map(str::to_owned);
+            options.casefold = Some(text.ok_or_else(|| wrong("-C", value, "utf8"))?);
         }
         'f' => options.overwrite = true,
         'i' => options.large_nat_bitmap = true,

@@ -133,6 +133,7 @@ fn fill(options: MkfsOptions, tree: OsString, device: &OsStr) -> Outcome {
         label: options.label,
         uuid: options.uuid,
         features: options.features,
+        casefold: options.casefold,
         inodes: options.inodes,
         reserved_percent: options.reserved_percent.unwrap_or(5.0),
         rules: Rules { latest, ..Rules::default() },

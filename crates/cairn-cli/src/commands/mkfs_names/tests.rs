@@ -44,6 +44,11 @@ fn lines_of_the_wild() {
     let of = asked("mkfs.f2fs -f -l data -a 1 -o 5 -O extra_attr,inode_checksum -T 77 x 2048000");
     assert_eq!((of.options.size, of.options.time), (Some(2_048_000 * 512), Some(77)));
     assert_eq!(of.options.features, ["extra_attr", "inode_checksum"]);
+    let of = asked("mkfs.f2fs -R 7:7 -O lost_found -g android -C utf8:strict x");
+    let android = ["encrypt", "verity", "quota", "extra_attr", "project_quota", "lost_found"];
+    assert_eq!(of.options.features, android);
+    assert_eq!(of.options.root_owner, Some((0, 0)), "as with mkfs.f2fs");
+    assert_eq!(of.options.casefold.as_deref(), Some("utf8:strict"));
 }
 
 #[test]
@@ -61,9 +66,8 @@ fn what_is_not_there_is_refused_by_name() {
         ("mkfs.ext4 -m 5", "no device"),
         ("mkfs.ext4 x 12q", "12q"),
         ("mkfs.ext4 x 1m y", "'y'"),
-        ("mkfs.f2fs -g android x", "encryption"),
+        ("mkfs.f2fs -g server x", "server"),
         ("mkfs.f2fs -e mp4 x", "-e"),
-        ("mkfs.f2fs -C utf8 x", "-C"),
         ("mkfs.f2fs -a 2 x", "-a"),
         ("mkfs.f2fs x 1G", "1G"),
     ] {

@@ -9,10 +9,10 @@ use super::super::kinds;
 use super::edit::{Edit, ino_of};
 use super::names::Found;
 use crate::error::Result;
+use crate::form::names::Names;
 use crate::format::dentry::{
-    Dentries, DentriesMut, MAX_DEPTH, bucket_blocks, bucket_start, level_blocks, slots_for,
+    Dentries, DentriesMut, Dentry, MAX_DEPTH, bucket_blocks, bucket_start, level_blocks, slots_for,
 };
-use crate::format::hash::name_hash;
 use crate::format::inode::InlineFlags;
 use crate::format::units::Nid;
 
@@ -26,6 +26,7 @@ struct Entry {
     ino: Nid,
     kind: FileKind,
     name: Vec<u8>,
+    hash: u32,
 }
 
 /// What is wrong with directories, by block.
@@ -90,13 +91,15 @@ impl Edit<'_> {
     /// where searches look for them with another one, and only then.
     fn mend_level(&mut self, dir: Nid) -> Result<bool> {
         let Some((record, _)) = self.inode(dir)? else { return Ok(false) };
+        let stored = Names::of(&record, self.layout.features);
         let mut names = Vec::new();
         for block in self.dir_blocks(dir)? {
             let bytes = self.dir_block(dir, block)?.unwrap_or_default();
             let entries = Dentries::new(&bytes);
             let entries = entries.iter().flatten();
             let entries = entries.filter(|entry| !matches!(entry.name, b"." | b".."));
-            names.extend(entries.map(|entry| (block, name_hash(entry.name))));
+            let hash = |entry: &Dentry<'_>| stored.hash(entry.name).unwrap_or(entry.hash);
+            names.extend(entries.map(|entry| (block, hash(&entry))));
         }
         let fits = |level: u8| {
             names.iter().all(|(block, hash)| is_in_bucket((MAX_DEPTH, level), *block, *hash))
@@ -260,17 +263,19 @@ impl Edit<'_> {
                 None => return Ok(None),
             }
         }
-        let is_name = Name::check(&name).is_ok();
-        if !is_name || name_hash(&name) != hash {
+        let names = self.names_of(dir)?.unwrap_or(Names::Plain);
+        let is_name = matches!(names, Names::Encrypted { .. }) || Name::check(&name).is_ok();
+        if !is_name || names.hash(&name).is_some_and(|own| own != hash) {
             match self.recorded(ino)?.filter(|(parent, _)| *parent == dir) {
-                Some((_, recorded)) if name_hash(&recorded) == hash => name = recorded,
+                Some((_, recorded)) if names.hash(&recorded) == Some(hash) => name = recorded,
                 _ if is_name => {}
                 _ => return Ok(None),
             }
         }
+        let hash = names.hash(&name).unwrap_or(hash);
         let real = self.context.nodes.inode(ino).and_then(|node| node.kind());
         let kind = real.or(kind).unwrap_or(FileKind::Regular);
-        Ok(Some(Entry { slot, ino, kind, name }))
+        Ok(Some(Entry { slot, ino, kind, name, hash }))
     }
 
     /// Writes a block with these entries. What has no room there, or is not looked for there, is
@@ -294,9 +299,8 @@ impl Edit<'_> {
         for entry in entries {
             let end = entry.slot.saturating_add(slots_for(entry.name.len()));
             let is_free = end <= slots && !(entry.slot..end).any(|slot| taken.contains(&slot));
-            if is_free && self.is_in_bucket(dir, block, &entry.name)? {
-                let hash = name_hash(&entry.name);
-                room.insert(entry.slot, &entry.name, hash, entry.ino, entry.kind);
+            if is_free && self.is_in_bucket(dir, block, entry.hash)? {
+                room.insert(entry.slot, &entry.name, entry.hash, entry.ino, entry.kind);
                 taken.extend(entry.slot..end);
             } else {
                 others.push(entry);
@@ -307,7 +311,8 @@ impl Edit<'_> {
         for entry in others {
             // A name that is there already leads to the other inode.
             let is_new = self.lookup(dir, &entry.name)?.is_none();
-            if !(is_new && self.insert(dir, &entry.name, entry.ino, entry.kind)?) {
+            let named = (&*entry.name, entry.hash);
+            if !(is_new && self.insert_hashed(dir, named, entry.ino, entry.kind)?) {
                 lost = lost.saturating_add(1);
             }
         }
@@ -335,14 +340,14 @@ impl Edit<'_> {
         Ok(self.inode(dir)?.map_or(Nid::ROOT, |(record, _)| record.pino))
     }
 
-    /// Does a search for the name come to this block?
-    fn is_in_bucket(&self, dir: Nid, block: u64, name: &[u8]) -> Result<bool> {
+    /// Does a search for a name with this hash come to this block?
+    fn is_in_bucket(&self, dir: Nid, block: u64, hash: u32) -> Result<bool> {
         let Some((record, _)) = self.inode(dir)? else { return Ok(true) };
         if record.inline.contains(InlineFlags::DENTRY) {
             return Ok(true);
         }
         let levels = (record.current_depth.min(MAX_DEPTH), record.dir_level);
-        Ok(is_in_bucket(levels, block, name_hash(name)))
+        Ok(is_in_bucket(levels, block, hash))
     }
 }
 

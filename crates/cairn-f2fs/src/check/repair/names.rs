@@ -8,9 +8,9 @@ use cairn_vfs::{FileKind, Name};
 use super::super::kinds;
 use super::edit::{Edit, ino_of};
 use crate::error::Result;
+use crate::form::names::Names;
 use crate::format::Inode;
 use crate::format::dentry::{Dentries, DentriesMut, bucket_blocks, bucket_start, slots_for};
-use crate::format::hash::name_hash;
 use crate::format::inode::{Advise, ExtentHint, InlineFlags};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, Nid};
 
@@ -100,18 +100,22 @@ impl Edit<'_> {
     /// The inode that a name leads to.
     pub(super) fn lookup(&self, dir: Nid, name: &[u8]) -> Result<Option<Nid>> {
         let Some((record, _)) = self.inode(dir)? else { return Ok(None) };
-        let mut blocks = vec![0];
-        if !record.inline.contains(InlineFlags::DENTRY) {
-            let levels = 0..record.current_depth.min(LEVELS);
-            let bucket = |level| {
-                let start = bucket_start(level, record.dir_level, name_hash(name));
-                start..start.saturating_add(bucket_blocks(level))
-            };
-            blocks = levels.flat_map(bucket).collect();
-        }
+        let names = Names::of(&record, self.layout.features);
+        let blocks = match names.hash(name) {
+            Some(hash) if !record.inline.contains(InlineFlags::DENTRY) => {
+                let levels = 0..record.current_depth.min(LEVELS);
+                let bucket = |level| {
+                    let start = bucket_start(level, record.dir_level, hash);
+                    start..start.saturating_add(bucket_blocks(level))
+                };
+                levels.flat_map(bucket).collect()
+            }
+            _ => self.dir_blocks(dir)?,
+        };
         for block in blocks {
             let Some(bytes) = self.dir_block(dir, block)? else { continue };
-            let found = Dentries::new(&bytes).iter().flatten().find(|entry| entry.name == name);
+            let entries = Dentries::new(&bytes);
+            let found = entries.iter().flatten().find(|entry| names.are_equal(entry.name, name));
             if let Some(entry) = found {
                 return Ok(Some(entry.ino));
             }
@@ -127,7 +131,13 @@ impl Edit<'_> {
         Ok((!is_lost && is_name).then(|| (record.pino, record.name.to_vec())))
     }
 
-    /// Makes an entry. False if there is no room for it.
+    /// How the names of a directory are stored. `None` if there is no such inode.
+    pub(super) fn names_of(&self, dir: Nid) -> Result<Option<Names>> {
+        let record = self.inode(dir)?;
+        Ok(record.map(|(record, _)| Names::of(&record, self.layout.features)))
+    }
+
+    /// Makes an entry. False if there is no room for it, or its hash is not known.
     pub(super) fn insert(
         &mut self,
         dir: Nid,
@@ -135,8 +145,21 @@ impl Edit<'_> {
         ino: Nid,
         kind: FileKind,
     ) -> Result<bool> {
+        match self.names_of(dir)?.and_then(|names| names.hash_of_new(name)) {
+            Some(hash) => self.insert_hashed(dir, (name, hash), ino, kind),
+            None => Ok(false),
+        }
+    }
+
+    /// Makes an entry with this hash. False if there is no room for it.
+    pub(super) fn insert_hashed(
+        &mut self,
+        dir: Nid,
+        (name, hash): (&[u8], u32),
+        ino: Nid,
+        kind: FileKind,
+    ) -> Result<bool> {
         let Some((record, _)) = self.inode(dir)? else { return Ok(false) };
-        let hash = name_hash(name);
         if record.inline.contains(InlineFlags::DENTRY) {
             if self.insert_in(dir, 0, (name, hash), ino, kind)? {
                 return Ok(true);
@@ -231,10 +254,16 @@ impl Edit<'_> {
         }
         let own = match recorded {
             Some((parent, name)) if self.is_below_root(parent, ino) => {
-                self.lookup(parent, &name)?.is_none().then_some((parent, name))
+                let names = self.names_of(parent)?;
+                let is_known = names.is_some_and(|names| names.hash_of_new(&name).is_some());
+                let is_new = is_known && self.lookup(parent, &name)?.is_none();
+                is_new.then_some((parent, name))
             }
             _ => None,
         };
+        if own.is_none() && matches!(self.names_of(Nid::ROOT)?, Some(Names::Encrypted { .. })) {
+            return Ok(false);
+        }
         let (parent, name) = match own {
             Some(own) => own,
             None => (self.lost_found()?, format!("#{ino}").into_bytes()),
@@ -248,7 +277,7 @@ impl Edit<'_> {
         }
         self.change(ino, |record| {
             (record.pino, record.name) = (parent, name.as_slice().into());
-            record.advise.remove(Advise::LOST_PINO);
+            record.advise.remove(Advise::LOST_PINO | Advise::ENC_NAME);
         })?;
         if is_cycle {
             self.lost((finding.kind, finding.place.clone()), ino, "the name");

@@ -8,7 +8,6 @@ use cairn_base::units::as_index;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::{Finding, Findings, Observer, Place, Value};
-use cairn_vfs::FileSystem;
 
 use super::super::volume::Volume;
 use super::super::{kinds, replay, report};
@@ -17,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::format::{Inode, NodeFooter};
 use crate::options::MountOptions;
 use crate::recovery::chain;
-use crate::volume::F2fs;
 
 /// One thread, so that of two owners of a block the second one is always the same.
 pub(super) const THREADS: usize = 1;
@@ -50,10 +48,11 @@ pub(super) fn recover(
     // A recovery that fails must leave nothing.
     let above = Arc::new(Overlay::new(device.clone())?);
     let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
-    let mounted =
-        F2fs::open(above.clone(), runtime, &options).and_then(|volume| Ok(volume.unmount()?));
-    let recovered = match mounted {
-        Ok(()) => {
+    let recovered = match replay::recovered(above.clone(), runtime, &options) {
+        Ok(Some(reason)) => {
+            return Err(Error::Feature(format!("this volume is not repaired: {reason}")));
+        }
+        Ok(None) => {
             for range in above.touched() {
                 let len = range.end.saturating_sub(range.start);
                 let len = as_index(u32::try_from(len).unwrap_or_default());

@@ -7,17 +7,19 @@ use super::super::context::Scratch;
 use super::super::symlink;
 use super::edit::Edit;
 use crate::error::Result;
-use crate::format::inode::InlineFlags;
+use crate::format::inode::{Advise, InlineFlags};
 use crate::format::units::{BLOCK_SIZE, Nid};
 
 impl Edit<'_> {
     /// A target with a NUL in it ends there. A link without a target is given up.
     pub(super) fn mend_target(&mut self, finding: &Finding, ino: Nid) -> Result<bool> {
         let Some((bytes, len)) = self.target(ino)? else { return self.drop_link(finding, ino) };
-        if len == 0 || len == bytes.len() {
+        let Some((record, mut image)) = self.inode(ino)? else { return Ok(false) };
+        // Any byte can be a part of an encrypted target.
+        let is_encrypted = record.advise.contains(Advise::ENCRYPT);
+        if len == 0 || len == bytes.len() || is_encrypted {
             return self.drop_link(finding, ino);
         }
-        let Some((record, mut image)) = self.inode(ino)? else { return Ok(false) };
         let ends = |bytes: &mut [u8]| bytes.get_mut(len..).unwrap_or_default().fill(0);
         if record.inline.contains(InlineFlags::DATA) {
             ends(image.get_mut(record.inline_data_range()).unwrap_or_default());

@@ -22,6 +22,11 @@ pub(crate) use raw::OFFSET;
 pub(crate) use raw::SIZE;
 use raw::{RawDevice, RawSuperblock};
 
+/// `s_encoding` of UTF-8, whose letters fold as Unicode 12.1 says.
+pub(crate) const UTF8: u16 = 1;
+/// `s_encoding_flags`: names that are no valid text are refused.
+pub(crate) const STRICT: u16 = 1;
+
 /// One of the devices of a volume on several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DevicePart {

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `survey` | what nodes need, and whether they can be stored |
 //! | `settings`, `attributes`, `directory`, `nodes` | the form of nodes |
-//! | `lost_found` | the directory that a feature adds |
+//! | `lost_found`, `quota` | the directory and the hidden files that features add |
 //! | `places`, `volume`, `plan` | where everything is: in the logs, on the volume |
 //! | `units`, `writer` | parts that threads write; `records`, `owners` their bytes |
 //! | `tables` | the SIT and the checkpoint |
@@ -32,6 +32,7 @@ mod nodes;
 mod owners;
 mod places;
 mod plan;
+mod quota;
 mod records;
 mod settings;
 mod survey;
@@ -42,14 +43,14 @@ mod writer;
 
 use super::created::CreatedVolume;
 use super::error::Error;
-use super::features;
+use super::features::{self, Choice};
 use super::geometry::Geometry;
 use super::identity::Identity;
 use super::medium::{Medium, NamedDevice};
 use super::options::MkfsOptions;
 use super::output::Output;
 use super::super_block;
-use crate::format::{Features, Log};
+use crate::format::{Features, Log, Nid};
 use lost_found::{LOST_FOUND, WithLostFound};
 use places::Places;
 use plan::Plan;
@@ -70,7 +71,7 @@ pub struct Population {
     survey: Arc<Survey>,
     places: Arc<Places>,
     options: MkfsOptions,
-    features: Features,
+    choice: Choice,
     identity: Identity,
 }
 
@@ -89,21 +90,30 @@ impl Population {
             let why = "a volume with zones is filled through a mount: leave the zones out";
             return Err(Error::Option(why.into()).into());
         }
-        let features = features::choose(&options.features)?;
+        let choice = features::choose(options)?;
+        let features = choice.features;
         let identity = Identity::new(options, runtime);
         let probe = MkfsOptions { size: None, ..options.clone() };
         let geometry = Geometry::of_bytes(PROBE_BYTES, &probe)?;
         let label = options.label.as_deref();
-        let superblock = super_block::build(&geometry, features, &identity, label, SECTOR, &[])?;
+        let superblock = super_block::build(
+            &geometry,
+            (&choice, [Nid::NONE; 3]),
+            &identity,
+            label,
+            SECTOR,
+            &[],
+        )?;
         let adds = features.contains(Features::LOST_FOUND)
             && cairn_vfs::new_tree::find(&*source, cairn_vfs::new_tree::ROOT, LOST_FOUND).is_none();
         let source: Arc<dyn Source> = match adds {
             true => Arc::new(WithLostFound::new(source, identity.now)),
             false => source,
         };
-        let survey = Arc::new(Survey::new(source, Settings::new(superblock))?);
+        let survey = Survey::new(source, Settings::new(superblock))?;
+        let survey = Arc::new(survey.with_quota(&choice.owners, &identity)?);
         let places = Arc::new(Places::new(&survey));
-        Ok(Self { survey, places, options: options.clone(), features, identity })
+        Ok(Self { survey, places, options: options.clone(), choice, identity })
     }
 
     /// The smallest volume, in bytes, that holds the tree and `free` more bytes.
@@ -125,14 +135,14 @@ impl Population {
         threads: usize,
         runtime: &dyn Runtime,
     ) -> PopulateResult<CreatedVolume> {
-        let Self { options, features, identity, .. } = self;
+        let Self { options, choice, identity, .. } = self;
         let named = NamedDevice { path: String::new(), device: device.clone() };
         let medium = Medium::of(&[named], options.size)?;
         let geometry = Geometry::new(medium, options)?;
         let bytes = options.size.unwrap_or(device.geometry().size);
         let sector = device.geometry().logical_block;
         let places = &self.places;
-        let volume = Volume::new(geometry, options, *features, identity, sector, bytes, places)?;
+        let volume = Volume::new(geometry, options, choice, identity, sector, bytes, places)?;
         let geometry = volume.geometry.clone();
         let (layout, superblock) = (volume.layout, volume.superblock.clone());
         let output = Output { device: &*device, geometry: &geometry, layout: &layout, identity };
@@ -141,6 +151,6 @@ impl Population {
         let plan = writer::write(plan, device.clone(), threads, runtime)?;
         plan.write_sit(&output)?;
         output.finish(&plan.checkpoint(), &superblock, options.large_nat_bitmap, trimmed)?;
-        Ok(CreatedVolume::new(&geometry, *features, identity))
+        Ok(CreatedVolume::new(&geometry, choice.features, identity))
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Places {
     segments: [Vec<Start>; Log::COUNT],
     /// The first unused node number.
     pub(super) next_nid: u64,
+    /// The number of the first quota file, if there are some.
+    pub(super) first_quota: Nid,
 }
 
 /// Blocks that a node has in a log.
@@ -81,7 +83,7 @@ impl Places {
         };
         let of = survey.nodes.iter().map(place).collect();
         let segments = Log::ALL.map(|log| starts(survey, log, SEGMENT));
-        Self { of, blocks, segments, next_nid }
+        Self { of, blocks, segments, next_nid, first_quota: ino(survey.hidden) }
     }
 
     /// The place of a node.

@@ -152,13 +152,15 @@ impl Plan {
         }
         let seed = crc32(!0, &self.volume.layout.uuid);
         record.generation = crc32(seed, &ino(id).get().to_le_bytes());
-        record.blocks = 1 + u64::from(need.blocks) + u64::from(need.further_nodes());
+        record.blocks = need.all_blocks();
         if need.has_xattr_node {
             record.xattr_nid = self.nid(id, Further::Xattr);
         }
         let name = survey.name(id, &need.named);
         record.name = name.into();
-        record.pino = if id == ROOT { Nid::NONE } else { ino(need.named.parent) };
+        let has_parent = id != ROOT && !survey.is_hidden(id);
+        record.pino = if has_parent { ino(need.named.parent) } else { Nid::NONE };
+        record.flags.set(FileFlags::IMMUTABLE, survey.is_hidden(id));
         if !need.is_directory && need.named.links > 1 {
             // Roll-forward must not take the first of several names for the only one.
             record.advise |= Advise::LOST_PINO;

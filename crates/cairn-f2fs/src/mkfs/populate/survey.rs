@@ -6,15 +6,20 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use cairn_check::quota::{Counted, OwnerKind};
 use cairn_vfs::FileKind;
 use cairn_vfs::new_tree::{
     Kind, Named, Node, ROOT, Source, TreeError, check_ranges, names, segments,
 };
 
+use super::super::identity::Identity;
+use super::super::quota::contents;
 use super::attributes::attributes;
 use super::directory::{Entries, Placement};
 use super::nodes::{Runs, counts};
+use super::quota::WithQuota;
 use super::settings::Settings;
+use crate::form::quota;
 use crate::format::Log;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::xattr::{Xattr, area_size};
@@ -54,6 +59,11 @@ impl Need {
         self.own_nodes() + self.directs
     }
 
+    /// Blocks of contents and nodes.
+    pub(super) fn all_blocks(&self) -> u64 {
+        1 + u64::from(self.blocks) + u64::from(self.further_nodes())
+    }
+
     /// Nodes beside the inode.
     pub(super) fn further_nodes(&self) -> u32 {
         self.span() - 1 + self.indirects
@@ -73,6 +83,8 @@ pub(super) struct Survey {
     pub(super) nodes: Vec<Need>,
     /// Directories that have blocks.
     pub(super) levels: HashMap<u32, Levels>,
+    /// The nodes from this one on are hidden: they have no name.
+    pub(super) hidden: u32,
 }
 
 impl Survey {
@@ -83,7 +95,8 @@ impl Survey {
     pub(super) fn new(source: Arc<dyn Source>, settings: Settings) -> Result<Self, TreeError> {
         let named = names(&*source)?;
         let nodes = Vec::with_capacity(named.len());
-        let mut survey = Self { source, settings, nodes, levels: HashMap::new() };
+        let hidden = source.count();
+        let mut survey = Self { source, settings, nodes, levels: HashMap::new(), hidden };
         for (id, named) in (0..).zip(named) {
             let need = survey.node(id, named)?;
             survey.nodes.push(need);
@@ -95,9 +108,46 @@ impl Survey {
         TreeError::node(self.source.path(id), why)
     }
 
-    /// The first name of a node. The root has none.
+    /// The survey with hidden files that count what these kinds of owners have.
+    ///
+    /// # Errors
+    /// A file cannot be stored.
+    pub(super) fn with_quota(
+        mut self,
+        owners: &[OwnerKind],
+        identity: &Identity,
+    ) -> Result<Self, TreeError> {
+        if owners.is_empty() {
+            return Ok(self);
+        }
+        let counted = Counted::default();
+        for (id, need) in (0..).zip(&self.nodes) {
+            let node = self.source.node(id);
+            let mut record = self.settings.record(node.kind.file_kind(), 0);
+            (record.uid, record.gid) = (node.uid, node.gid);
+            quota::count(&counted, &record, need.all_blocks());
+        }
+        let files = contents(owners, &counted);
+        self.source = Arc::new(WithQuota::new(self.source.clone(), files, identity));
+        for id in self.hidden..self.source.count() {
+            let need = self.node(id, Named { links: 1, parent: ROOT, entry: 0 })?;
+            self.nodes.push(need);
+        }
+        Ok(self)
+    }
+
+    /// Has the node no name?
+    pub(super) fn is_hidden(&self, id: u32) -> bool {
+        id >= self.hidden
+    }
+
+    /// The first name of a node. The root and hidden files have none.
     pub(super) fn name(&self, id: u32, named: &Named) -> &[u8] {
-        if id == ROOT { b"" } else { self.source.entry(named.parent, named.entry).0 }
+        if id == ROOT || self.is_hidden(id) {
+            b""
+        } else {
+            self.source.entry(named.parent, named.entry).0
+        }
     }
 
     /// The stored attributes of a node.

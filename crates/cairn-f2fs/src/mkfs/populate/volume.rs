@@ -3,14 +3,16 @@
 use cairn_vfs::new_tree::TreeError;
 
 use super::super::error::Error;
+use super::super::features::Choice;
 use super::super::geometry::Geometry;
 use super::super::identity::Identity;
 use super::super::options::MkfsOptions;
+use super::super::quota;
 use super::super::super_block;
 use super::error::PopulateResult;
 use super::places::Places;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, SEGMENT_BYTES, SegNo};
-use crate::format::{BlockAddr, Features, Layout, Log, Superblock};
+use crate::format::{BlockAddr, Layout, Log, Superblock};
 
 /// The order of the logs on the volume.
 const ORDER: [Log; Log::COUNT] =
@@ -30,14 +32,21 @@ impl Volume {
     pub(super) fn new(
         geometry: Geometry,
         options: &MkfsOptions,
-        features: Features,
+        choice: &Choice,
         identity: &Identity,
         sector: u32,
         bytes: u64,
         places: &Places,
     ) -> PopulateResult<Self> {
         let label = options.label.as_deref();
-        let superblock = super_block::build(&geometry, features, identity, label, sector, &[])?;
+        let superblock = super_block::build(
+            &geometry,
+            (choice, quota::inodes(&choice.owners, places.first_quota)),
+            identity,
+            label,
+            sector,
+            &[],
+        )?;
         let layout = Layout::new(&superblock, bytes).expect("mkfs makes only what can be opened");
         check_room(&geometry, &layout, places)?;
         let mut logs = [SegNo(0); Log::COUNT];
