@@ -54,8 +54,8 @@ pub(crate) fn check_name(path: &Path) -> Result<()> {
     }
     if image.file().is_some_and(|file| file != path) {
         return Err(Error::Usage(format!(
-            "{}: a plain file is built, so ?format= and ?key-file= cannot follow its name: leave \
-             them out; in an encrypted disk, make a filesystem, and copy files into it",
+            "{}: a plain file is built, so ?format=, ?key-file= and ?io= cannot follow its name: \
+             leave them out; in an encrypted disk, make a filesystem, and copy files into it",
             path.escaped()
         )));
     }

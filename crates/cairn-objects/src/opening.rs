@@ -251,16 +251,26 @@ fn witness(
     }
 }
 
+/// What a log has.
+#[derive(Clone, Copy)]
+pub(crate) struct Followed {
+    /// How many objects.
+    pub(crate) objects: u64,
+    /// Records of its writer's local log below this number were durable when the last one was made,
+    /// or before. 0: it was not begun.
+    pub(crate) recorded: u64,
+}
+
 /// Follows a log and takes its objects into the map. With `fence`, the epoch of a new writer, an
 /// open log is ended: nobody can write into it afterwards. Objects below the sequence `known` must
-/// be there. Returns the number of objects.
+/// be there.
 pub(crate) fn follow(
     requests: &Requests,
     map: &mut Map,
     (log, known): (&Replay, u64),
     sectors: u64,
     fence: Option<u32>,
-) -> Result<u64> {
+) -> Result<Followed> {
     let listed = Arc::new(list_log(requests, log, known)?);
     let (names, store) = (listed.clone(), requests.clone());
     let read = move |number: usize| -> Result<Found> {
@@ -268,7 +278,9 @@ pub(crate) fn follow(
         read_head(&store, id, length)
     };
     let heads = read_all(requests, listed.len(), read)?;
+    let mut recorded = log.recorded;
     let mut take = |id: ObjectId, index: &Index| {
+        recorded = recorded.max(index.recorded);
         map.apply(id, index.length, &index.entries, sectors);
     };
     for ((id, length), head) in listed.iter().zip(&heads) {
@@ -280,16 +292,24 @@ pub(crate) fn follow(
     }
     let end = log.from + listed.len() as u64;
     let fence = fence.filter(|_| log.to.is_none());
-    let Some(by) = fence else { return Ok(end - log.from) };
+    let Some(by) = fence else {
+        return Ok(Followed { objects: end - log.from, recorded });
+    };
     for sequence in end..end.saturating_add(MOST_RACES) {
         let id = ObjectId { log: log.id, epoch: log.epoch, sequence };
         let fence = data::encode_fence(id, by);
-        if requests.create(&id.to_string(), &[fence])? == Created::Ours {
-            return Ok(sequence - log.from);
-        }
-        match read_unlisted(requests, id)? {
-            Found::Data(index) => take(id, &index),
-            Found::Fence { .. } | Found::Longer(_) => return Ok(sequence - log.from),
+        let is_ended = match requests.create(&id.to_string(), &[fence])? {
+            Created::Ours => true,
+            Created::Theirs => match read_unlisted(requests, id)? {
+                Found::Data(index) => {
+                    take(id, &index);
+                    false
+                }
+                Found::Fence { .. } | Found::Longer(_) => true,
+            },
+        };
+        if is_ended {
+            return Ok(Followed { objects: sequence - log.from, recorded });
         }
     }
     let detail = "its writer is faster than this opening: stop that writer first";

@@ -14,7 +14,7 @@ use crate::format::{Corrupt, SECTOR};
 use crate::gc::{self, must_exist, volume_names};
 use crate::map::Map;
 use crate::opening::{
-    check_map, damaged, find_manifest, follow, has_changed, load_map, read_manifest,
+    Followed, check_map, damaged, find_manifest, follow, has_changed, load_map, read_manifest,
 };
 use crate::process::has_ended;
 use crate::requests::{Created, Requests};
@@ -248,9 +248,11 @@ impl Pool {
         check_map(&self.requests, source)?;
         let (mut replay, sectors) = (Vec::new(), source.size / SECTOR);
         for log in &source.replay {
-            let objects = follow(&self.requests, &mut Map::default(), (log, 0), sectors, None)?;
+            let mut map = Map::default();
+            let Followed { objects, .. } =
+                follow(&self.requests, &mut map, (log, 0), sectors, None)?;
             if objects > 0 {
-                replay.push(Replay { to: Some(log.from + objects), ..*log });
+                replay.push(Replay { to: Some(log.from + objects), recorded: 0, ..*log });
             }
         }
         Ok(Manifest {

@@ -41,13 +41,21 @@ pub(crate) fn this(nonce: u64, log: Option<&str>) -> Writer {
     Writer { host, pid, process, nonce, log: log.map(str::to_owned) }
 }
 
+/// Whether the writer runs; none if it is not of this machine, or nobody can see that.
+fn runs(writer: &Writer) -> Option<bool> {
+    let rest = writer.process.strip_prefix(&format!("{}-", machine()?))?;
+    let (pid, started) = rest.split_once('-')?;
+    Some(start(pid.parse().ok()?).as_deref() == Some(started))
+}
+
 /// True if the writer ran on this machine, and has ended.
 pub(crate) fn has_ended(writer: &Writer) -> bool {
-    let Some(here) = machine() else { return false };
-    let Some(rest) = writer.process.strip_prefix(&format!("{here}-")) else { return false };
-    let Some((pid, started)) = rest.split_once('-') else { return false };
-    let Ok(pid) = pid.parse() else { return false };
-    start(pid).as_deref() != Some(started)
+    runs(writer) == Some(false)
+}
+
+/// True if the writer is a process of this machine, and runs.
+pub(crate) fn runs_here(writer: &Writer) -> bool {
+    runs(writer) == Some(true)
 }
 
 #[cfg(test)]
@@ -57,11 +65,11 @@ mod tests {
     #[test]
     fn a_process_that_runs_has_not_ended() {
         let this = this(7, None);
-        assert!(!has_ended(&this), "{this:?}");
+        assert!(!has_ended(&this) && runs_here(&this), "{this:?}");
         let earlier = Writer { process: this.process.clone() + "0", ..this.clone() };
         assert!(has_ended(&earlier), "another process had this number before");
         let elsewhere = Writer { process: format!("x{}", this.process), ..this };
-        assert!(!has_ended(&elsewhere), "nobody here can know");
+        assert!(!has_ended(&elsewhere) && !runs_here(&elsewhere), "nobody here can know");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
         let other = Writer {
@@ -71,6 +79,6 @@ mod tests {
         assert!(!has_ended(&other));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(has_ended(&other));
+        assert!(has_ended(&other) && !runs_here(&other));
     }
 }

@@ -107,7 +107,7 @@ fn in_a_bucket() {
     check(&*device);
 
     // Taken over: the first writer is told.
-    let over = Options { take_over: true, ..options() };
+    let over = Options { take_over: cairn_objects::volume::TakeOver::Always, ..options() };
     let second = ObjectVolume::open_in(store.clone(), "disk", &over).unwrap();
     check(&second);
     device.write_at(0, block(9)).unwrap();

@@ -14,7 +14,7 @@ use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::{BlockDevice, BlockDeviceExt, ErrorKind};
 use cairn_objects::pool::Pool;
 use cairn_objects::store::connect::connect;
-use cairn_objects::volume::{CreateOptions, LogOptions, LogPlace, ObjectVolume, Options};
+use cairn_objects::volume::{CreateOptions, LogOptions, LogPlace, ObjectVolume, Options, TakeOver};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::{ImageSpec, Location, ObjectImage, Part};
@@ -32,7 +32,7 @@ fn options(volume: &ObjectImage, write: bool) -> Options {
     Options {
         read_only: !write,
         exclusive: true,
-        take_over: volume.take_over,
+        take_over: if volume.take_over { TakeOver::Unseen } else { TakeOver::Never },
         cache: volume.memory,
         cache_directory: volume.cache.clone().map(|path| (path, volume.cache_size)),
         log: volume.log.clone().map(|path| LogOptions {

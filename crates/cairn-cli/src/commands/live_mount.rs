@@ -49,12 +49,11 @@ fn mount_of_image(given: &Path) -> Outcome<Option<Mount>> {
     let spec = ImageSpec::parse(given.as_os_str()).and_then(|image| image.canonical());
     let Ok(image) = spec else { return Ok(None) };
     let source = image.to_os_string().to_string_lossy().into_owned();
-    // Also through a loop device of it, and an address that says otherwise how it is opened.
+    // Also through a loop device of it, and a name that says otherwise how it is opened.
     let is_source = |mount: &Mount| {
         mount.source == source
-            || image.file().is_none()
-                && ImageSpec::parse(mount.source.as_ref())
-                    .is_ok_and(|other| other.part == image.part && other.is_same_disk(&image))
+            || ImageSpec::parse(mount.source.as_ref())
+                .is_ok_and(|other| other.part == image.part && other.is_same_disk(&image))
             || mount.kind.starts_with("fuseblk")
                 && backing_file(Path::new(&mount.source)).as_deref() == image.file()
     };

@@ -190,17 +190,22 @@ fn a_killed_daemon_loses_nothing_that_was_flushed_to_a_local_log() {
     }
 }
 
-/// Flushes that a full disk does not take, and those after somebody has removed the log, go to the
+/// Flushes that a full disk does not take, and those after somebody has emptied the log, go to the
 /// store, and that is told.
 #[test]
-fn a_local_log_on_a_full_disk_or_removed_is_in_nobodys_way() {
+fn a_local_log_on_a_full_disk_or_emptied_is_in_nobodys_way() {
     let (volume, address, point) = made();
     let small = volume.outside("small");
     fs::create_dir(&small).unwrap();
     let small = small.to_str().unwrap();
-    judge::run("mount", ["-t", "tmpfs", "-o", "size=256k", "none", small]);
+    // Its first block has room, and the others have none.
+    judge::run("mount", ["-t", "tmpfs", "-o", "size=4k", "none", small]);
     let file = format!("{small}/flushes");
     let logged = format!("{address}?log={file}");
+    let (status, _, said) = run(&["touch", &logged, "/x"]);
+    assert!(status == 1 && said.contains("no space left"), "{status}: {said}");
+    assert!(!Path::new(&file).exists());
+    judge::run("mount", ["-o", "remount,size=256k", small]);
     let mut daemon = Daemon::start(&logged, &point);
     let counters = || stats(Path::new(&point));
     let mut sizes = Vec::new();
@@ -219,9 +224,12 @@ fn a_local_log_on_a_full_disk_or_removed_is_in_nobodys_way() {
     assert!(part["log_error"].as_str().unwrap().contains("no space left"), "{part}");
     let told = found["log"]["messages"].to_string();
     assert_eq!(told.matches("the local log takes no flushes").count(), 1, "{told}");
-    fs::remove_file(&file).unwrap();
+    // Emptied by a shell.
+    File::create(&file).unwrap();
     (1..5).for_each(|number| write(number * 1000));
     let found = counters();
+    let part = &found["object_volume"];
+    assert!(part["log_error"].as_str().unwrap().contains("has cut the file short"), "{part}");
     assert_eq!(found["object_volume"]["log_in_use"], false, "{found}");
     let told = found["log"]["messages"].to_string();
     assert_eq!(told.matches("the local log is out of use").count(), 1, "{told}");
@@ -277,7 +285,11 @@ fn a_mount_that_is_taken_over_stops_and_says_why() {
     let _daemon = Daemon::start(&address, &point);
     fs::write(volume.path("flushed"), "flushed").unwrap();
     File::open(volume.path("flushed")).unwrap().sync_all().unwrap();
-    cairn(&["touch", &format!("{address}?take-over"), "/second"]);
+    // A process of this machine that runs is seen. In another namespace it is not.
+    let over = format!("{address}?take-over");
+    let (status, _, said) = run(&["touch", &over, "/second"]);
+    assert!(status == 6 && said.contains("and runs: unmount it"), "{status}: {said}");
+    judge::run("unshare", ["--pid", "--fork", CAIRN, "touch", &over, "/second"]);
     let late = File::create(volume.path("late")).and_then(|file| file.sync_all());
     assert!(late.is_err(), "it was acknowledged");
     let refused = File::create(volume.path("later")).unwrap_err();

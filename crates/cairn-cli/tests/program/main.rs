@@ -22,6 +22,7 @@ mod interrupted;
 mod kinds;
 mod leftovers;
 mod lists;
+mod local_logs;
 mod makers;
 mod mistakes;
 mod mkfs_blocks;

@@ -44,7 +44,7 @@ fn mkfs_ext4_takes_the_options_of_mke2fs() {
     judge::assert_clean(Path::new(&image));
     let info = judge::dumpe2fs(Path::new(&image));
     assert!(info.contains("has_journal") && !info.contains(seed), "{info}");
-    makes("mke2fs", &[&image]);
+    makes("mke2fs", &[&format!("{image}?io=direct")]);
     let info = judge::dumpe2fs(Path::new(&image));
     assert!(!info.contains("has_journal") && !info.contains("extent"), "{info}");
     judge::assert_clean(Path::new(&image));

@@ -13,7 +13,7 @@ use crate::serve::{Served, nbdcopy};
 use crate::support::{cairn, fails, in_dir, works};
 
 /// A directory, and the address of a pool in it.
-fn pool() -> (Place, String) {
+pub(crate) fn pool() -> (Place, String) {
     let (dir, path) = in_dir("pool");
     (dir, format!("file-store://{path}"))
 }
@@ -36,9 +36,17 @@ fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
+/// Changes the text of a manifest.
+fn change_manifest(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    let line = text.lines().next().unwrap().replace(from, to);
+    let sum = !cairn_base::checksum::crc32c(!0, line.as_bytes());
+    fs::write(file, format!("{line}\ncrc32c {sum:08x}\n")).unwrap();
+}
+
 /// The raw bytes of a volume are what an independent checker calls clean.
 #[track_caller]
-fn assert_clean(dir: &Path, address: &str) {
+pub(crate) fn assert_clean(dir: &Path, address: &str) {
     let raw = dir.join("raw").to_str().unwrap().to_owned();
     let served = Served::start(&["--read-only", address]);
     nbdcopy(&served.address, &raw);
@@ -160,7 +168,7 @@ fn volumes_of_a_pool_are_copied_listed_and_removed() {
 
 #[test]
 fn a_volume_has_one_writer() {
-    let (_dir, pool) = pool();
+    let (dir, pool) = pool();
     works(&["mkfs", "--size", "16M", &pool]);
     let open = |name: &str| {
         cairn::open(&ImageSpec::parse(name.as_ref()).unwrap(), &OpenOptions::default())
@@ -182,7 +190,17 @@ fn a_volume_has_one_writer() {
     // What it has flushed can be read from a snapshot.
     works(&["snapshot", &pool, "now"]);
     works(&["ls", &format!("{pool}@now")]);
-    works(&["touch", &format!("{pool}?take-over"), "/second"]);
+    // It runs here, and can be ended.
+    let over = format!("{pool}?take-over");
+    for arguments in [&["touch", &over, "/second"][..], &["ls", &over]] {
+        let said = fails(arguments, 6);
+        let process = format!("process {} of this machine", std::process::id());
+        assert!(said.contains(&process), "{said}");
+    }
+    // It seems to be of another machine.
+    let manifest = dir.path().join("pool/volumes/main");
+    change_manifest(&manifest, "\"process\":\"", "\"process\":\"elsewhere-");
+    works(&["touch", &over, "/second"]);
     let root = held.filesystem().root();
     let error = held.filesystem().sync().and_then(|()| {
         let caller = cairn_vfs::Caller::ROOT;
@@ -195,36 +213,6 @@ fn a_volume_has_one_writer() {
     drop(held);
     assert!(works(&["ls", &pool]).contains("second"));
     works(&["check", &pool]);
-}
-
-/// A server that writes with a local log is killed.
-#[test]
-fn a_local_log_is_asked_for_after_a_kill() {
-    let (dir, pool) = pool();
-    let log = dir.path().join("log").to_str().unwrap().to_owned();
-    let logged = format!("{pool}?log={log}");
-    works(&["mkfs", "--size", "16M", &logged]);
-    assert_eq!(fs::metadata(&log).unwrap().len(), 0);
-    let raw = dir.path().join("raw").to_str().unwrap().to_owned();
-    works(&["mkfs", "--size", "16M", &raw]);
-    works(&["touch", &raw, "/by-nbd"]);
-    let served = Served::start(&[&logged]);
-    nbdcopy(&raw, &served.address);
-    // It is killed.
-    drop(served);
-    for arguments in [&["ls", &pool][..], &["touch", &pool, "/x"]] {
-        let said = fails(arguments, 6);
-        assert!(said.contains(&format!("open the volume with ?log={log}")), "{said}");
-    }
-    assert!(works(&["ls", &logged]).contains("by-nbd"));
-    works(&["touch", &logged, "/second"]);
-    assert_eq!(fs::metadata(&log).unwrap().len(), 0);
-    assert!(works(&["ls", &pool]).contains("second"));
-    fs::remove_file(&raw).unwrap();
-    assert_clean(dir.path(), &pool);
-    fs::write(&log, "not a log").unwrap();
-    let said = fails(&["ls", &logged], 3);
-    assert!(said.contains("is no log of an object volume"), "{said}");
 }
 
 #[test]
@@ -242,10 +230,7 @@ fn what_cannot_be_opened_is_one_line_and_changes_nothing() {
         }
         assert!(files(&root) == before, "something was written");
     };
-    let (line, _) = text.split_once('\n').unwrap();
-    let newer = line.replace("\"cairn_object_volume\":1", "\"cairn_object_volume\":9");
-    let sum = !cairn_base::checksum::crc32c(!0, newer.as_bytes());
-    fs::write(&manifest, format!("{newer}\ncrc32c {sum:08x}\n")).unwrap();
+    change_manifest(&manifest, "\"cairn_object_volume\":1", "\"cairn_object_volume\":9");
     refused("use a newer Cairn");
     fs::write(&manifest, text.replace("\"size\"", "\"Size\"")).unwrap();
     refused("volumes/main");
@@ -277,6 +262,8 @@ fn what_cannot_be_opened_is_one_line_and_changes_nothing() {
         ("file-store:///nowhere/at/all", 3, "there is no volume main"),
         ("file-store:///x?cache-size=1G", 2, "cache=DIR"),
         ("file-store:///x?unknown=1", 2, "only cache=DIR"),
+        ("file-store:///x?log=/a&log=/b", 2, "contradict each other: give one"),
+        ("file-store:///x#1?memory=1M", 2, "the part comes last, as in 'IMAGE?memory=1M#1'"),
     ] {
         let line = fails(&["ls", name], status);
         assert!(line.contains(said), "{name}: {line}");

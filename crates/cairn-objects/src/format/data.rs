@@ -10,8 +10,10 @@ use super::{Corrupt, ObjectId, Result, SECTOR, VERSION, checksum};
 
 const DATA: [u8; 8] = *b"CairnObj";
 const FENCE: [u8; 8] = *b"CairnFnc";
-/// Version of the layout of data objects. Those of version 1 do not say what was in the store
-/// before them.
+/// Version of the layout of data objects: those of writers with a local log. Their header is longer
+/// by [`RECORDED`] bytes.
+const LOGGED_VERSION: u32 = 3;
+/// Version of the others. Those of version 1 do not say what was in the store before them.
 const DATA_VERSION: u32 = 2;
 /// An index entry with data.
 const KIND_DATA: u32 = 0;
@@ -37,8 +39,11 @@ struct RawHeader {
     data_length: U64,
 }
 
-/// Bytes of a data object's header.
+/// Bytes of a data object's header, at least.
 pub(crate) const HEADER: usize = 64;
+/// Bytes that follow it in an object of a writer with a local log: the number of its first record
+/// that was not yet durable.
+const RECORDED: usize = size_of::<U64>();
 const _: () = assert!(size_of::<RawHeader>() == HEADER);
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -94,6 +99,8 @@ pub(crate) struct Index {
     pub(crate) nonce: u64,
     /// All objects of the log below this sequence were in the store when this one was made.
     pub(crate) stable: u64,
+    /// Records of the writer's local log below this number were durable then. 0: it was not begun.
+    pub(crate) recorded: u64,
     /// Ascending, disjoint.
     pub(crate) entries: Vec<Entry>,
     /// Bytes of the whole object.
@@ -101,6 +108,17 @@ pub(crate) struct Index {
     /// Bytes of header and index.
     pub(crate) head: u64,
     data_checksum: u32,
+}
+
+/// Who makes a data object, and what is durable before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Maker {
+    /// Of the opening.
+    pub(crate) nonce: u64,
+    /// All objects of the log below this sequence are in the store.
+    pub(crate) stable: u64,
+    /// As in [`Index::recorded`].
+    pub(crate) recorded: u64,
 }
 
 /// What the log has at a name.
@@ -117,20 +135,27 @@ pub(crate) enum Found {
     Longer(u64),
 }
 
-fn head_length(entries: u32) -> u64 {
-    as_u64(HEADER).saturating_add(u64::from(entries).saturating_mul(as_u64(ENTRY)))
+fn head_length(version: u32, entries: u32) -> u64 {
+    let header = if version == LOGGED_VERSION { HEADER + RECORDED } else { HEADER };
+    as_u64(header).saturating_add(u64::from(entries).saturating_mul(as_u64(ENTRY)))
 }
 
 /// Header and index of an object with this data. Offsets of the entries follow from their order;
-/// the second result has them. All objects below the sequence `stable` are in the store.
+/// the second result has them.
 pub(crate) fn encode(
     id: ObjectId,
-    (nonce, stable): (u64, u64),
+    maker: Maker,
     extents: &[(u64, u32, bool)],
     data: &[Bytes],
 ) -> (Bytes, Vec<Entry>) {
+    let Maker { nonce, stable, recorded } = maker;
+    let (version, recorded) = match recorded {
+        0 => (DATA_VERSION, Vec::new()),
+        recorded => (LOGGED_VERSION, recorded.to_le_bytes().to_vec()),
+    };
     let number: u32 = cairn_base::units::stored(extents.len());
-    let mut offset = head_length(number);
+    let start = head_length(version, number);
+    let mut offset = start;
     let mut index = Vec::with_capacity(extents.len());
     let mut raw = Vec::with_capacity(extents.len());
     for (start, count, hole) in extents.iter().copied() {
@@ -144,7 +169,7 @@ pub(crate) fn encode(
     let sum = data.iter().fold(!0, |sum, part| cairn_base::checksum::crc32c(sum, part));
     let mut header = RawHeader {
         magic: DATA,
-        version: DATA_VERSION.into(),
+        version: version.into(),
         header_checksum: 0.into(),
         log: id.log.into(),
         epoch: id.epoch.into(),
@@ -153,10 +178,11 @@ pub(crate) fn encode(
         nonce: nonce.into(),
         entries: number.into(),
         data_checksum: (!sum).into(),
-        data_length: offset.saturating_sub(head_length(number)).into(),
+        data_length: offset.saturating_sub(start).into(),
     };
-    header.header_checksum = checksum(&[header.as_bytes(), raw.as_bytes()]).into();
+    header.header_checksum = checksum(&[header.as_bytes(), &recorded, raw.as_bytes()]).into();
     let mut head = header.as_bytes().to_vec();
+    head.extend_from_slice(&recorded);
     head.extend_from_slice(raw.as_bytes());
     (head.into(), index)
 }
@@ -196,9 +222,10 @@ pub(crate) fn decode(id: ObjectId, bytes: &[u8], length: u64) -> Result<Found> {
     if header.magic != DATA {
         return Err(Corrupt::new(id, "does not begin as a data object"));
     }
-    Corrupt::version(id, header.version.get(), DATA_VERSION)?;
+    let version = header.version.get();
+    Corrupt::version(id, version, LOGGED_VERSION)?;
     let number = header.entries.get();
-    let head = head_length(number);
+    let head = head_length(version, number);
     if number > MOST_ENTRIES || head.checked_add(header.data_length.get()) != Some(length) {
         let detail = format!(
             "has {length} bytes, and says {number} index entries and {} bytes of data",
@@ -206,28 +233,39 @@ pub(crate) fn decode(id: ObjectId, bytes: &[u8], length: u64) -> Result<Found> {
         );
         return Err(Corrupt::new(id, detail));
     }
-    let index = rest.get(..as_index(number).saturating_mul(ENTRY));
-    let Some(index) = index else { return Ok(Found::Longer(head)) };
+    let Some((recorded, index)) = parts(version, number, rest) else {
+        return Ok(Found::Longer(head));
+    };
     let zeroed = RawHeader { header_checksum: 0.into(), ..header };
-    Corrupt::checksum(id, header.header_checksum.get(), checksum(&[zeroed.as_bytes(), index]))?;
+    let sum = checksum(&[zeroed.as_bytes(), recorded, index]);
+    Corrupt::checksum(id, header.header_checksum.get(), sum)?;
     same_place(id, header.log, header.epoch.get().into(), header.sequence)?;
-    let stable = match (header.version.get(), id.sequence.checked_sub(header.behind.get().into())) {
-        (DATA_VERSION, Some(stable)) => stable,
-        (DATA_VERSION, None) => {
+    let stable = match id.sequence.checked_sub(header.behind.get().into()) {
+        _ if version < DATA_VERSION => 0,
+        Some(stable) => stable,
+        None => {
             let detail = format!("says that it follows {} objects", header.behind);
             return Err(Corrupt::new(id, detail));
         }
-        _ => 0,
     };
     let entries = entries(id, index, head, length)?;
     Ok(Found::Data(Index {
         nonce: header.nonce.get(),
         stable,
+        recorded: U64::read_from_bytes(recorded).map_or(0, U64::get),
         entries,
         length,
         head,
         data_checksum: header.data_checksum.get(),
     }))
+}
+
+/// What follows the first part of the header, and the index. None if the bytes end before.
+fn parts(version: u32, entries: u32, rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let further = if version == LOGGED_VERSION { RECORDED } else { 0 };
+    let (recorded, rest) = rest.split_at_checked(further)?;
+    let index = rest.get(..as_index(entries).saturating_mul(ENTRY))?;
+    Some((recorded, index))
 }
 
 fn entries(id: ObjectId, index: &[u8], head: u64, length: u64) -> Result<Vec<Entry>> {

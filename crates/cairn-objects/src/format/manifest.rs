@@ -84,6 +84,15 @@ pub(crate) struct Replay {
     pub(crate) from: u64,
     /// The sequence behind the last; none if the log is open.
     pub(crate) to: Option<u64>,
+    /// Records of its writer's local log below this number were durable before. 0: it was not
+    /// begun, or has nothing that the store lacks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) recorded: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Serialize for MapName {

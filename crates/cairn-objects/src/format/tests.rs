@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::data::{self, Found};
+use super::data::{self, Found, Maker};
 use super::id::MapId;
 use super::manifest::{Manifest, MapName, MapRef, Replay, Writer};
 use super::map::{self, MapExtent, MapPart, REGION};
@@ -22,9 +22,15 @@ fn names_are_read_as_they_are_written() {
 }
 
 fn object() -> (Vec<u8>, Vec<data::Entry>) {
+    object_with(0)
+}
+
+/// An object of a writer with a local log, or without one.
+fn object_with(recorded: u64) -> (Vec<u8>, Vec<data::Entry>) {
     let bytes = [Bytes::from(vec![1; 1024]), Bytes::from(vec![2; 512])];
     let extents = [(8, 2, false), (10, 100, true), (500, 1, false)];
-    let (head, entries) = data::encode(ID, (77, 15), &extents, &bytes);
+    let maker = Maker { nonce: 77, stable: 15, recorded };
+    let (head, entries) = data::encode(ID, maker, &extents, &bytes);
     ([&head[..], &bytes[0], &bytes[1]].concat(), entries)
 }
 
@@ -50,6 +56,29 @@ fn a_data_object_is_what_docs_say() {
     assert_eq!(part, Found::Longer(64 + 48));
     let part = data::decode(ID, &bytes[..64 + 48], bytes.len() as u64).unwrap();
     assert_eq!(part, Found::Data(index));
+}
+
+/// With a local log, the header says which of its records were durable.
+#[test]
+fn an_object_of_a_writer_with_a_log_is_what_docs_say() {
+    let (bytes, entries) = object_with(42);
+    assert_eq!((bytes[8], bytes.len()), (3, 72 + 3 * 16 + 1536));
+    assert_eq!(bytes[64..72], 42_u64.to_le_bytes());
+    assert_eq!(bytes[72..80], 8_u64.to_le_bytes());
+    let whole = data::decode(ID, &bytes, bytes.len() as u64).unwrap();
+    let Found::Data(index) = &whole else { panic!("a data object") };
+    assert_eq!((index.recorded, index.head, &index.entries), (42, 72 + 48, &entries));
+    assert_eq!(entries[0].offset, Some(72 + 48));
+    index.verify(ID, &bytes).unwrap();
+    for (end, found) in [(66, Found::Longer(120)), (110, Found::Longer(120)), (120, whole.clone())]
+    {
+        assert_eq!(data::decode(ID, &bytes[..end], bytes.len() as u64), Ok(found), "{end}");
+    }
+    for at in 0..120 {
+        let mut bad = bytes.clone();
+        bad[at] ^= 4;
+        assert!(data::decode(ID, &bad, bad.len() as u64).is_err(), "byte {at}");
+    }
 }
 
 const LOG: local_log::Header = local_log::Header {
@@ -161,7 +190,7 @@ fn a_fence_is_shorter_than_every_object() {
 #[test]
 fn a_newer_layout_is_refused_with_advice() {
     let (mut bytes, _) = object();
-    bytes[8] = 3;
+    bytes[8] = 4;
     let refused = data::decode(ID, &bytes, bytes.len() as u64).unwrap_err();
     assert!(refused.newer && refused.to_string().ends_with("use a newer Cairn"), "{refused}");
 }
@@ -223,7 +252,7 @@ fn manifest() -> Manifest {
         read_only: false,
         incomplete: false,
         map: vec![MapRef { name: MapName(MAP), regions: [0, 1, 3].into() }],
-        replay: vec![Replay { id: 0xabc, epoch: 3, from: 18, to: None }],
+        replay: vec![Replay { id: 0xabc, epoch: 3, from: 18, to: None, recorded: 0 }],
     }
 }
 
@@ -234,6 +263,11 @@ fn a_manifest_is_text_with_a_checksum() {
     assert!(text.starts_with("{\"cairn_object_volume\":1,\"id\":\"0000000000000abc\","), "{text}");
     assert_eq!((text.lines().count(), text.lines().last().unwrap().len()), (2, 15));
     assert_eq!(Manifest::decode("main", &bytes), Ok(manifest()));
+    assert!(!text.contains("recorded"), "{text}");
+    let mut logged = manifest();
+    logged.replay[0].recorded = 42;
+    assert!(str::from_utf8(&logged.encode()).unwrap().contains("\"recorded\":42"));
+    assert_eq!(Manifest::decode("main", &logged.encode()), Ok(logged));
     for at in 0..bytes.len() - 1 {
         let mut bad = bytes.to_vec();
         bad[at] ^= 4;

@@ -1,7 +1,5 @@
 //! [`Contents`]: what a log has.
 
-use cairn_block::Error;
-
 use crate::format::local_log::{Frame, Header};
 
 /// A record that is whole.
@@ -22,6 +20,19 @@ pub(crate) struct Contents {
     pub(crate) header: Option<Header>,
     /// In the order of flushes, up to the first that is not whole.
     pub(crate) records: Vec<Record>,
-    /// Why there may be more behind them.
-    pub(crate) damage: Option<Error>,
+    /// What shows that there was more behind them.
+    pub(crate) damage: Option<String>,
+}
+
+impl Contents {
+    /// The number behind the last record.
+    pub(crate) fn next(&self) -> u64 {
+        let first = self.header.map_or(0, |header| header.first);
+        first.saturating_add(self.records.len() as u64)
+    }
+
+    /// Bytes of the data objects of all records.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.records.iter().map(|record| record.frame.length).sum()
+    }
 }

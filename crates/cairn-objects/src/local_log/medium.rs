@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use cairn_block::{Error, ErrorKind, Result};
 
@@ -37,21 +39,40 @@ pub trait Medium: Send + Sync {
     /// All that was written is durable when this returns.
     ///
     /// # Errors
-    /// The system.
+    /// The system; it is no longer as it was [resized](Medium::resize).
     fn sync(&self) -> io::Result<()>;
+
+    /// When it was last written, as far as it is known.
+    fn written(&self) -> Option<SystemTime> {
+        None
+    }
+
+    /// Removes what was made by the first write. True if there was such a thing.
+    fn forget(&self) -> bool {
+        false
+    }
 }
 
 /// A file of the host, locked. Without one it is empty; the first write makes it.
 pub(super) struct LogFile {
     path: PathBuf,
     file: OnceLock<File>,
+    /// It was made by a write.
+    is_new: AtomicBool,
+    /// Bytes of the last resize: nobody else cuts it shorter.
+    size: AtomicU64,
 }
 
 impl LogFile {
     /// Opens the file, for writing or for reading, if it is there.
     pub(super) fn open(path: &Path, writes: bool) -> Result<Self> {
         let failed = |error| Error::from_io(format!("open the log {}", path.display()), error);
-        let log = Self { path: path.to_owned(), file: OnceLock::new() };
+        let log = Self {
+            path: path.to_owned(),
+            file: OnceLock::new(),
+            is_new: AtomicBool::new(false),
+            size: AtomicU64::new(0),
+        };
         match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
             Ok(found) if !found.is_file() => {
@@ -91,6 +112,7 @@ impl LogFile {
             Some(file) => Ok(file),
             None => {
                 let file = self.make()?;
+                self.is_new.store(true, Ordering::Relaxed);
                 Ok(self.file.get_or_init(|| file))
             }
         }
@@ -112,16 +134,36 @@ impl Medium for LogFile {
     }
 
     fn resize(&self, size: u64) -> io::Result<()> {
-        self.made()?.set_len(size)
+        self.made()?.set_len(size)?;
+        self.size.store(size, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let file = self.made()?;
         file.sync_data()?;
+        let now = file.metadata()?;
         // What is in it would be gone with this process.
-        match file.metadata()?.nlink() {
-            0 => Err(io::Error::new(io::ErrorKind::NotFound, "somebody has removed the file")),
-            _ => Ok(()),
+        if now.nlink() == 0 {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "somebody has removed the file"));
         }
+        if now.len() < self.size.load(Ordering::Relaxed) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, super::CUT_SHORT));
+        }
+        Ok(())
+    }
+
+    fn written(&self) -> Option<SystemTime> {
+        self.file.get()?.metadata().ok()?.modified().ok()
+    }
+
+    fn forget(&self) -> bool {
+        if !self.is_new.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let which = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let ours = self.file.get().and_then(|file| file.metadata().ok()).map(which);
+        let there = self.path.symlink_metadata().ok().map(which);
+        ours.is_some() && ours == there && std::fs::remove_file(&self.path).is_ok()
     }
 }

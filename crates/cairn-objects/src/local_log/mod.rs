@@ -3,9 +3,12 @@
 //! docs/object-volumes.md has the layout, and what a log promises. What is here reads and writes
 //! records. When they are written, and into which volume they belong, is the volume's.
 //!
-//! With each record, a mark at the end of the log is written, which says that the records before
-//! that one are durable. So a log that something else has cut short, or in which a copy has left
+//! When a record is durable, a mark at the end of the log is written, which says so. It is synced
+//! with the next record. So a log that something else has cut short, or in which a copy has left
 //! zeros, is told apart from one that a power cut has torn.
+//!
+//! The mark is read again before the next record. If it is not there, somebody else has written to
+//! the file or cut it short: it takes no more records.
 
 mod contents;
 mod medium;
@@ -33,6 +36,8 @@ pub(crate) use contents::{Contents, Record};
 pub use medium::Medium;
 pub use memory::MemoryMedium;
 
+/// What is said of a file that has lost its end while it was in use.
+const CUT_SHORT: &str = "somebody has cut the file short";
 /// Smallest log.
 const LEAST_SIZE: u64 = 64 << 10;
 
@@ -143,7 +148,13 @@ impl Log {
 
     fn failed(&self, doing: &str) -> impl Fn(std::io::Error) -> Error {
         let operation = format!("{doing} the log {}", self.name);
-        move |error| Error::from_io(operation.clone(), error)
+        move |error| {
+            let mut error = Error::from_io(operation.clone(), error);
+            if error.kind == ErrorKind::NoSpace {
+                error.detail += ": make room there, or name a file on another disk";
+            }
+            error
+        }
     }
 
     /// Writes another header, durably. Records stay.
@@ -165,8 +176,8 @@ impl Log {
         let lay_out = || {
             self.medium.resize(BLOCK)?;
             self.medium.resize(header.end)?;
-            for number in [header.first, header.first + 1] {
-                self.medium.write(mark_place(header.end, number), &header.encode_mark(0))?;
+            for (number, said) in [(header.first, header.first), (header.first + 1, 0)] {
+                self.medium.write(mark_place(header.end, number), &header.encode_mark(said))?;
             }
             self.medium.sync()
         };
@@ -176,21 +187,50 @@ impl Log {
         Ok(())
     }
 
+    /// Fails if the file is not what was written: somebody else has written to it, or cut it short.
+    fn is_ours(&self) -> std::io::Result<()> {
+        let At { header, number, .. } = *self.at.lock();
+        let mut mark = vec![0; BLOCK as usize];
+        let read = self.medium.read(mark_place(header.end, number), &mut mark);
+        let other = |what| Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
+        match read {
+            Ok(()) if header.decode_mark(&mark) == Some(number) => Ok(()),
+            Ok(()) => other("somebody else has written to the file"),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => other(CUT_SHORT),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Drops all records: the store has them. Their space is used again.
     pub(crate) fn reset(&self) -> Result<()> {
+        self.is_ours().map_err(self.failed("write"))?;
         let At { header, number, .. } = *self.at.lock();
         self.set_header(Header { first: number, ..header })?;
         self.at.lock().offset = BLOCK;
         Ok(())
     }
 
-    /// The volume is closed: the log has nothing, and is nobody's.
+    /// The volume is closed: the log has nothing, and is nobody's. A file that this opening has
+    /// made, and has not begun a log in, is removed.
     pub(crate) fn clean(&self) -> Result<()> {
+        if self.forget() {
+            return Ok(());
+        }
         let clean = || {
             self.medium.resize(0)?;
             self.medium.sync()
         };
         clean().map_err(self.failed("write"))
+    }
+
+    /// Removes a file that this opening has made, if no log was begun in it. True if it did.
+    pub(crate) fn forget(&self) -> bool {
+        self.at.lock().header.end == 0 && self.medium.forget()
+    }
+
+    /// When it was last written, as far as the system knows.
+    pub(crate) fn written(&self) -> Option<std::time::SystemTime> {
+        self.medium.written()
     }
 
     /// True if a record with an object of `length` bytes fits behind the others.
@@ -214,8 +254,8 @@ impl Log {
     }
 
     /// Writes a record, durably. It holds what is in data objects up to that of the sequence
-    /// `object`. Nobody else may write meanwhile.
-    pub(crate) fn append(&self, object: u64, body: &[Bytes]) -> Result<()> {
+    /// `object`. Nobody else may write meanwhile. Returns the number of the next.
+    pub(crate) fn append(&self, object: u64, body: &[Bytes]) -> Result<u64> {
         let At { header, number, offset } = *self.at.lock();
         let length = crate::store::total(body);
         let frame = Frame { number, object, length };
@@ -224,14 +264,17 @@ impl Log {
         body.iter().for_each(|part| bytes.extend_from_slice(part));
         bytes.resize(frame.space() as usize, 0);
         let write = || {
+            self.is_ours()?;
             self.medium.write(offset, &bytes)?;
-            self.medium.write(mark_place(header.end, number), &header.encode_mark(number))?;
             self.medium.sync()
         };
         write().map_err(self.failed("write"))?;
+        let next = number + 1;
+        // The next record misses it, if it fails.
+        let _ = self.medium.write(mark_place(header.end, next), &header.encode_mark(next));
         let mut at = self.at.lock();
-        (at.number, at.offset) = (number + 1, offset + frame.space());
-        Ok(())
+        (at.number, at.offset) = (next, offset + frame.space());
+        Ok(next)
     }
 
     /// The ranges of a record, each with its data, or none where it reads as zeros.

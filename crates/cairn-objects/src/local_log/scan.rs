@@ -13,9 +13,9 @@ const PIECE: u64 = 1 << 20;
 impl Log {
     /// Reads and verifies all records.
     ///
-    /// A record is written when the one before it is durable, and with it a mark with its number.
-    /// So the one that a power cut has torn is the last, and of the marks the higher one has its
-    /// number or that of the record before. Everything else is damage.
+    /// A record is written when the one before it is durable, and a mark says so then. So the one
+    /// that a power cut has torn is the last, and of the marks the higher one has its number or that
+    /// of the record before. Everything else is damage.
     pub(crate) fn contents(&self) -> Result<Contents> {
         let size = self.medium.size().map_err(self.failed("read"))?;
         let block = self.block(0, size)?;
@@ -31,7 +31,7 @@ impl Log {
                 return Err(Error::new(ErrorKind::Unsupported, "open", detail));
             }
             Ok(None) | Err(_) => {
-                let damage = Some(self.damaged("its first block is not what was written"));
+                let damage = Some("its first block is not what was written".to_owned());
                 return Ok(Contents { damage, ..Contents::default() });
             }
         };
@@ -49,7 +49,6 @@ impl Log {
             }
             end => self.cut_short(&header, (size, end), number)?,
         };
-        let damage = damage.map(|what| self.damaged(&what));
         Ok(Contents { header: Some(header), records, damage })
     }
 
@@ -90,7 +89,7 @@ impl Log {
         Ok(match last {
             None => Some("the marks at its end are missing".to_owned()),
             Some(last) => (last > number)
-                .then(|| format!("record {number} is not whole, and {last} was begun")),
+                .then(|| format!("record {number} is not whole, and {} was durable", last - 1)),
         })
     }
 
@@ -147,12 +146,31 @@ impl Log {
         Error::new(ErrorKind::Unsupported, "open", detail)
     }
 
-    /// Flushes of this log are not whole.
-    fn damaged(&self, what: &str) -> Error {
+    /// Flushes of this log are not whole. If nobody can know whose it was, it is given up by the
+    /// name that its writer gave it.
+    pub(crate) fn damaged(&self, what: &str, writers_name: Option<&str>) -> Error {
+        let way = match writers_name {
+            None => "open it with ?discard-log to go on with those before the damage, or with \
+                     ?export-log=FILE to write their blocks into a new file and drop them"
+                .to_owned(),
+            Some(name) => format!(
+                "open the volume with ?log={name}&discard-log, as its writer named the log, to go \
+                 on without them"
+            ),
+        };
         let detail = format!(
             "the log {} is damaged: {what}: put a whole copy of it in its place; if there is none, \
-             flushes are lost: open it with ?discard-log to go on with those before the damage, or \
-             with ?export-log=FILE to write their blocks into a new file and drop them",
+             flushes are lost: {way}",
+            self.name()
+        );
+        Error::new(ErrorKind::Io, "open", detail)
+    }
+
+    /// The store knows of records that this log lacks, so it is not the last state of the file.
+    pub(crate) fn outdated(&self, what: &str) -> Error {
+        let detail = format!(
+            "the log {} is an older copy: {what}: put the newest one in its place; if there is \
+             none, flushes may be lost: open it with ?discard-log to go on with what the store has",
             self.name()
         );
         Error::new(ErrorKind::Io, "open", detail)

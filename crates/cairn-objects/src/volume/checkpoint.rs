@@ -50,7 +50,8 @@ impl State {
             kept.push(MapRef { name: MapName(name), regions });
             parts.push((name, part));
         }
-        let replay = vec![Replay { id, epoch, from: self.applied, to: None }];
+        let recorded = self.recorded;
+        let replay = vec![Replay { id, epoch, from: self.applied, to: None, recorded }];
         let manifest = Manifest { generation, map: kept, replay, ..self.manifest.clone() };
         Plan { parts, manifest, regions, applied: self.applied }
     }
@@ -102,6 +103,8 @@ impl Core {
         };
         if last {
             manifest.writer = None;
+            // Whatever copy of the local log comes back, the store has all of it.
+            manifest.replay.iter_mut().for_each(|log| log.recorded = 0);
         }
         let write = || {
             for (name, part) in &parts {

@@ -3,10 +3,11 @@
 use cairn_block::{Error, ErrorKind, Result};
 
 use super::adoption::Adoption;
+use super::options::TakeOver;
 use crate::format::SECTOR;
-use crate::format::manifest::{self, Manifest, Replay};
+use crate::format::manifest::{self, Manifest, Replay, Writer};
 use crate::map::Map;
-use crate::opening::{damaged, follow, load_map, read_manifest};
+use crate::opening::{Followed, damaged, follow, load_map, read_manifest};
 use crate::pool;
 use crate::process;
 use crate::requests::Requests;
@@ -33,30 +34,61 @@ struct Loaded {
     end: Option<u64>,
 }
 
-/// Refuses a volume that a writer has open.
-fn unused(volume: &str, manifest: &Manifest) -> Result<()> {
-    let writer = manifest.writer.as_ref().filter(|writer| !process::has_ended(writer));
-    let Some(writer) = writer else { return Ok(()) };
-    let detail = format!(
-        "in use: the volume {volume} is open for writing on {} (process {}): unmount it there, or \
-         read a snapshot of it; if that machine is gone for good, take the volume over with \
-         ?take-over",
-        writer.host, writer.pid
-    );
+/// Refuses a volume that a writer has open, unless it is taken over.
+fn unused(volume: &str, manifest: &Manifest, take_over: TakeOver) -> Result<()> {
+    let Some(writer) = &manifest.writer else { return Ok(()) };
+    let is_here = process::runs_here(writer);
+    let (host, pid) = (&writer.host, writer.pid);
+    let detail = match take_over {
+        TakeOver::Always => return Ok(()),
+        _ if process::has_ended(writer) => return Ok(()),
+        TakeOver::Unseen if !is_here => return Ok(()),
+        TakeOver::Unseen => format!(
+            "in use: the process {pid} of this machine has the volume {volume} open for writing, \
+             and runs: unmount it, or end that process; ?take-over is for a writer that nobody can \
+             reach"
+        ),
+        TakeOver::Never if is_here => format!(
+            "in use: the volume {volume} is open for writing on {host} (process {pid}): unmount it \
+             there, or read a snapshot of it"
+        ),
+        TakeOver::Never => format!(
+            "in use: the volume {volume} is open for writing on {host} (process {pid}): unmount it \
+             there, or read a snapshot of it; if that machine is gone for good, take the volume \
+             over with ?take-over"
+        ),
+    };
     Err(Error::new(ErrorKind::InUse, "open", detail))
 }
 
 /// Refuses a volume whose last writer has left a local log, which is not at hand and not given up.
-fn without_log(volume: &str, manifest: &Manifest, adoption: &Adoption) -> Result<()> {
+fn without_log(
+    volume: &str,
+    manifest: &Manifest,
+    adoption: &Adoption,
+    take_over: TakeOver,
+) -> Result<()> {
     let log = manifest.writer.as_ref().and_then(|writer| writer.log.as_ref());
-    let Some(log) = log.filter(|log| !adoption.goes_without(log)) else { return Ok(()) };
-    let detail = match adoption.name() == Some(log) {
-        true => format!(
+    let Some(log) = log else { return Ok(()) };
+    if take_over != TakeOver::Never || adoption.goes_without(log) {
+        tracing::warn!(
+            "flushes of the volume {volume} that only the log {log} of its last writer has are \
+             left out"
+        );
+        return Ok(());
+    }
+    let detail = match adoption.name() {
+        Some(given) if given == log => format!(
             "the log {log} has nothing of the volume {volume}, and that of its last writer, which \
              has ended, may have had flushed writes that the store lacks: put it back in its \
              place, or open the volume with ?log={log}&discard-log to go on without them"
         ),
-        false => format!(
+        Some(given) if adoption.may_lose() => format!(
+            "the writer of the volume {volume} has ended, and its local log {log} may have flushed \
+             writes that the store lacks; {given} does not say that it is this log: to go on \
+             without them, name the log as its writer did: ?log={log}&discard-log"
+        ),
+        _ => format!(
             "the writer of the volume {volume} has ended, and its local log {log} may have flushed \
              writes that the store lacks: open the volume with ?log={log}, or without them with \
              ?take-over"
@@ -70,26 +102,36 @@ pub(super) fn claim_and_load(
     requests: &Requests,
     volume: &str,
     nonce: u64,
-    take_over: bool,
+    take_over: TakeOver,
     mut adoption: Adoption,
 ) -> Result<Opened> {
-    let (manifest, tag) = claim(requests, volume, nonce, take_over, &mut adoption)?;
-    let loaded = load(requests, &manifest, true, &adoption);
-    let loaded = loaded.inspect_err(|_| release(requests, volume, &manifest, &tag));
-    let Loaded { map, replayed, end } = loaded.map_err(damaged)?;
-    adoption.leave_out(end);
-    adoption.remember().inspect_err(|_| release(requests, volume, &manifest, &tag))?;
-    Ok(Opened { manifest, tag, map, replayed, adoption })
+    let (manifest, tag, before) = claim(requests, volume, nonce, take_over, &mut adoption)?;
+    let mut finish = || {
+        let loaded = load(requests, &manifest, true, &mut adoption)?;
+        adoption.leave_out(loaded.end);
+        adoption.remember()?;
+        Ok(loaded)
+    };
+    match finish() {
+        Ok(Loaded { map, replayed, .. }) => Ok(Opened { manifest, tag, map, replayed, adoption }),
+        Err(error) => {
+            if release(requests, volume, (&manifest, &tag), before) {
+                adoption.forget();
+            }
+            Err(damaged(error))
+        }
+    }
 }
 
-/// Makes this process the writer: raises the epoch.
+/// Makes this process the writer: raises the epoch. Returns the manifest, and who was the writer
+/// before.
 fn claim(
     requests: &Requests,
     volume: &str,
     nonce: u64,
-    take_over: bool,
+    take_over: TakeOver,
     adoption: &mut Adoption,
-) -> Result<(Manifest, Tag)> {
+) -> Result<(Manifest, Tag, Option<Writer>)> {
     for _ in 0..MOST_RACES {
         let (mut manifest, tag) = read_manifest(requests, volume)?;
         pool::complete(&manifest, "open")?;
@@ -98,11 +140,9 @@ fn claim(
             let detail = format!("{volume} is a snapshot: open it for reading, or clone it");
             return refused(ErrorKind::ReadOnly, detail);
         }
-        if !take_over {
-            unused(volume, &manifest)?;
-        }
-        if !adoption.check(volume, &manifest)? && !take_over {
-            without_log(volume, &manifest, adoption)?;
+        unused(volume, &manifest, take_over)?;
+        if !adoption.check(volume, &manifest)? {
+            without_log(volume, &manifest, adoption, take_over)?;
         }
         let Some(epoch) = manifest.epoch.checked_add(1) else {
             let detail = format!("the volume {volume} was opened 4294967295 times: clone it");
@@ -111,11 +151,13 @@ fn claim(
         adoption.announce(&manifest, nonce)?;
         manifest.epoch = epoch;
         manifest.generation += 1;
-        manifest.writer = Some(process::this(nonce, adoption.name()));
-        manifest.replay.push(Replay { id: manifest.id, epoch, from: 0, to: None });
+        let writer = process::this(nonce, adoption.name());
+        let before = manifest.writer.replace(writer);
+        let id = manifest.id;
+        manifest.replay.push(Replay { id, epoch, from: 0, to: None, recorded: 0 });
         let name = manifest::name(volume);
         if let Some(tag) = requests.replace(&name, &manifest.encode(), &tag)? {
-            return Ok((manifest, tag));
+            return Ok((manifest, tag, before));
         }
     }
     let detail = format!("others open the volume {volume} at the same time: try again later");
@@ -128,7 +170,7 @@ fn load(
     requests: &Requests,
     manifest: &Manifest,
     writes: bool,
-    adoption: &Adoption,
+    adoption: &mut Adoption,
 ) -> Result<Loaded> {
     let mut map = load_map(requests, manifest)?;
     let mut logs = manifest.replay.as_slice();
@@ -141,7 +183,9 @@ fn load(
     for log in logs {
         let known = adoption.known(log);
         let sectors = manifest.size / SECTOR;
-        let objects = follow(requests, &mut map, (log, known.unwrap_or(0)), sectors, fence)?;
+        let found = follow(requests, &mut map, (log, known.unwrap_or(0)), sectors, fence)?;
+        let Followed { objects, recorded } = found;
+        adoption.compare(log, recorded)?;
         replayed += objects;
         if known.is_some() {
             end = Some(log.from + objects);
@@ -150,13 +194,21 @@ fn load(
     Ok(Loaded { map, replayed, end })
 }
 
-/// Takes a claim back, as far as the store lets: this process will not write.
-fn release(requests: &Requests, volume: &str, manifest: &Manifest, tag: &Tag) {
+/// Takes a claim back, as far as the store lets: this process will not write. Who had a local log
+/// before is named again: the next opening needs that. False if the store does not let.
+fn release(
+    requests: &Requests,
+    volume: &str,
+    (manifest, tag): (&Manifest, &Tag),
+    before: Option<Writer>,
+) -> bool {
     let generation = manifest.generation + 1;
-    let mut released = Manifest { writer: None, generation, ..manifest.clone() };
+    let writer = before.filter(|writer| writer.log.is_some());
+    let mut released = Manifest { writer, generation, ..manifest.clone() };
     // Its own log, which it has not begun.
     released.replay.pop();
-    let _ = requests.replace(&manifest::name(volume), &released.encode(), tag);
+    let replaced = requests.replace(&manifest::name(volume), &released.encode(), tag);
+    matches!(replaced, Ok(Some(_)))
 }
 
 /// As [`claim_and_load`], for a reader: a writer may remove what an old manifest needed. And a log
@@ -165,20 +217,22 @@ fn release(requests: &Requests, volume: &str, manifest: &Manifest, tag: &Tag) {
 pub(super) fn read(
     requests: &Requests,
     volume: &str,
-    exclusive: bool,
+    exclusive: Option<TakeOver>,
     mut adoption: Adoption,
 ) -> Result<Opened> {
     let mut last: Option<Tag> = None;
     loop {
         let (manifest, tag) = read_manifest(requests, volume)?;
         pool::complete(&manifest, "open")?;
-        if exclusive {
-            unused(volume, &manifest)?;
+        if let Some(take_over) = exclusive {
+            unused(volume, &manifest, take_over)?;
         }
-        if !adoption.check(volume, &manifest)? && exclusive {
-            without_log(volume, &manifest, &adoption)?;
+        if !adoption.check(volume, &manifest)?
+            && let Some(take_over) = exclusive
+        {
+            without_log(volume, &manifest, &adoption, take_over)?;
         }
-        match load(requests, &manifest, false, &adoption) {
+        match load(requests, &manifest, false, &mut adoption) {
             Err(error) if error.kind == ErrorKind::NotFound && last.as_ref() != Some(&tag) => {
                 last = Some(tag);
             }

@@ -17,8 +17,9 @@ use super::adoption::Taken;
 use super::core::Core;
 use super::state::{Fresh, State, pack};
 use crate::extents::Extents;
+use crate::format::data::{self, Maker};
 use crate::format::local_log::Header;
-use crate::format::{ObjectId, SECTOR, data};
+use crate::format::{ObjectId, SECTOR};
 use crate::local_log::{Log, header_for};
 
 /// What becomes a record.
@@ -157,7 +158,8 @@ impl Core {
             (state.manifest.id, state.manifest.epoch)
         };
         let id = ObjectId { log: volume, epoch, sequence: *object };
-        let (head, _) = data::encode(id, (self.nonce, *stable), &extents, &body);
+        let maker = Maker { nonce: self.nonce, stable: *stable, recorded: 0 };
+        let (head, _) = data::encode(id, maker, &extents, &body);
         body[0] = head;
         let length = crate::store::total(&body);
         if !log.has_room(length) {
@@ -166,7 +168,9 @@ impl Core {
             }
             log.reset()?;
         }
-        log.append(*object, &body).map(|()| true)
+        let recorded = log.append(*object, &body)?;
+        self.state.lock().recorded = recorded;
+        Ok(true)
     }
 
     /// Sends to the store what the log has and the store lacks. False if there is nothing.
@@ -221,6 +225,7 @@ impl Core {
         log.begin(Header { epoch, nonce, claims, ..header })?;
         let mut state = self.state.lock();
         (state.logs, state.logged) = (true, state.written);
+        state.recorded = header.first;
         Ok(())
     }
 

@@ -35,7 +35,7 @@ use crate::store::connect::connect;
 use crate::store::{Counted, Counters, Store};
 
 pub use crate::local_log::{LogOptions, LogPlace, Medium, MemoryMedium, Refused};
-pub use options::{CreateOptions, Options};
+pub use options::{CreateOptions, Options, TakeOver};
 
 /// A virtual disk in an object store.
 ///
@@ -150,7 +150,8 @@ impl ObjectVolume {
             requests.probe()?;
             claim_and_load(&requests, volume, nonce, options.take_over, adoption)?
         } else {
-            read(&requests, volume, options.exclusive && !options.take_over, adoption)?
+            let exclusive = options.exclusive.then_some(options.take_over);
+            read(&requests, volume, exclusive, adoption)?
         };
         let Opened { manifest, tag, map, replayed, adoption } = opened;
         let directory = match &options.cache_directory {

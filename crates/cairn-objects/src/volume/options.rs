@@ -24,6 +24,19 @@ impl Default for CreateOptions {
     }
 }
 
+/// Whether a volume is opened although somebody else has it open for writing. If it is opened for
+/// writing, that writer's next flush fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TakeOver {
+    /// It is not, unless that was a process of this machine, and has ended.
+    #[default]
+    Never,
+    /// It is, unless that is a process of this machine, and runs.
+    Unseen,
+    /// It is, whoever it may be.
+    Always,
+}
+
 /// How a volume is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -31,9 +44,8 @@ pub struct Options {
     pub read_only: bool,
     /// For reading only: refuse it while a writer has it open, unless that one is taken over.
     pub exclusive: bool,
-    /// Open it although somebody else has it open for writing. If it is opened for writing, that
-    /// writer's next flush fails.
-    pub take_over: bool,
+    /// Whether it is taken from a writer that has it open.
+    pub take_over: TakeOver,
     /// Bytes of objects that are kept in memory.
     pub cache: u64,
     /// A directory that keeps parts of objects across openings, and its bytes.
@@ -54,7 +66,7 @@ impl Default for Options {
         Self {
             read_only: false,
             exclusive: false,
-            take_over: false,
+            take_over: TakeOver::Never,
             cache: 64 << 20,
             cache_directory: None,
             log: None,

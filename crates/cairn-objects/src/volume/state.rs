@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_block::{Error, Result};
 
 use crate::extents::{Extents, Piece};
-use crate::format::data::{self, Entry};
+use crate::format::data::{self, Entry, Maker};
 use crate::format::manifest::Manifest;
 use crate::format::{ObjectId, SECTOR};
 use crate::map::Map;
@@ -95,6 +95,8 @@ pub(super) struct State {
     pub(super) logging: bool,
     /// Of the batches written, so many are in it, or in the store.
     pub(super) logged: u64,
+    /// Records of it below this number are durable. 0: it is not begun.
+    pub(super) recorded: u64,
     /// Sealed objects, in the order of their sequences. The first is not in the store.
     pub(super) flights: VecDeque<Flight>,
     /// What the store has without a gap.
@@ -170,6 +172,7 @@ impl State {
             log_error: None,
             logging: false,
             logged: 0,
+            recorded: 0,
             flights: VecDeque::new(),
             map,
             applied: 0,
@@ -218,7 +221,8 @@ impl State {
         let (extents, mut body) = pack(&self.open);
         let Manifest { id: log, epoch, .. } = self.manifest;
         let id = ObjectId { log, epoch, sequence: self.next };
-        let (head, entries) = data::encode(id, (nonce, self.applied), &extents, &body);
+        let maker = Maker { nonce, stable: self.applied, recorded: self.recorded };
+        let (head, entries) = data::encode(id, maker, &extents, &body);
         body[0] = head;
         let sealed = Arc::new(Sealed {
             id,

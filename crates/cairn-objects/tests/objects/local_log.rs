@@ -198,7 +198,8 @@ fn a_volume_whose_log_is_not_at_hand_is_refused() {
     let (memory, medium) = five_flushes();
     // The process has ended.
     change_manifest(&memory, &format!("-{}-", std::process::id()), "-1-1");
-    let polite = |options: Options| Options { take_over: false, exclusive: true, ..options };
+    let polite =
+        |options: Options| Options { take_over: TakeOver::Never, exclusive: true, ..options };
     let none = || polite(simulated(1));
     let empty = polite(with_log(simulated(1), &Arc::new(MemoryMedium::default())));
     let reader = Options { read_only: true, ..none() };
@@ -267,7 +268,7 @@ fn a_full_disk_makes_flushes_synchronous() {
     assert_eq!(oracle.differs(&device), None);
 }
 
-fn in_file(file: &std::path::Path) -> Options {
+pub(super) fn in_file(file: &std::path::Path) -> Options {
     let place = LogPlace::File(file.to_owned());
     let log = Some(LogOptions { place, size: 8 << 20, refused: Refused::Fail });
     Options { log, ..options() }
@@ -281,7 +282,7 @@ fn a_log_is_made_by_an_opening_that_may_write() {
     let reader = Options { read_only: true, ..in_file(&file) };
     assert!(ObjectVolume::open_in(memory.clone(), "main", &reader).is_ok());
     assert!(ObjectVolume::open_in(memory.clone(), "none", &in_file(&file)).is_err());
-    let polite = Options { take_over: false, ..in_file(&file) };
+    let polite = Options { take_over: TakeOver::Never, ..in_file(&file) };
     let writer = open(memory.clone()).unwrap();
     let error = ObjectVolume::open_in(memory.clone(), "main", &polite).err().unwrap();
     assert_eq!(error.kind, ErrorKind::InUse, "{error}");
@@ -315,6 +316,37 @@ fn a_log_that_somebody_has_removed_is_out_of_use() {
     assert_eq!(report.get("log_in_use"), Some(&false.into()));
     assert!(report.text("log_error").unwrap().contains("has removed the file"), "{report:?}");
     device.abandon();
+}
+
+/// What is behind the cut, or under other bytes, would be lost: it goes to the store.
+#[test]
+fn a_log_that_somebody_cuts_or_writes_over_is_out_of_use() {
+    for (what, said) in [("cut", "has cut the file short"), ("copied", "else has written")] {
+        let place = tempfile::tempdir().unwrap();
+        let (memory, file) = (made(), place.path().join("log"));
+        let device = ObjectVolume::open_in(memory.clone(), "main", &in_file(&file)).unwrap();
+        let mut oracle = Oracle::default();
+        oracle.write(&device, 1, 0, 8);
+        device.flush().unwrap();
+        let copy = std::fs::read(&file).unwrap();
+        oracle.write(&device, 2, 100, 8);
+        device.flush().unwrap();
+        match what {
+            "cut" => drop(std::fs::File::create(&file).unwrap()),
+            _ => std::fs::write(&file, &copy).unwrap(),
+        }
+        for number in 3..=5 {
+            oracle.write(&device, number, number * 10, 8);
+            device.flush().unwrap();
+            let other = Arc::new(memory.fork());
+            let reader = ObjectVolume::open_in(other, "main", &read_only()).unwrap();
+            assert_eq!(oracle.differs(&reader), None, "{what}: flush {number}");
+        }
+        let report = device.report();
+        assert_eq!(report.get("log_in_use"), Some(&false.into()), "{what}");
+        assert!(report.text("log_error").unwrap().contains(said), "{what}: {report:?}");
+        device.abandon();
+    }
 }
 
 /// With 20 ms for each PUT, flushes do not wait for it, and many share one.

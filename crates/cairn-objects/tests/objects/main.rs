@@ -5,6 +5,7 @@ mod damaged_log;
 mod filesystems;
 mod local_log;
 mod lost;
+mod older_log;
 mod pool;
 mod requests;
 mod writers;
@@ -18,7 +19,7 @@ use cairn_block::{
     Batch, BlockDevice, BlockDeviceExt, Bytes, Durability, Request, Result as DeviceResult,
 };
 use cairn_objects::store::{MemoryStore, Store};
-use cairn_objects::volume::{CreateOptions, ObjectVolume, Options, create_in};
+use cairn_objects::volume::{CreateOptions, ObjectVolume, Options, TakeOver, create_in};
 
 const SIZE: u64 = 4 << 20;
 const SECTOR: u64 = 512;
@@ -32,7 +33,7 @@ fn small() -> CreateOptions {
 /// Requests that fail are not repeated, and a writer that is known is not in the way.
 fn options() -> Options {
     Options {
-        take_over: true,
+        take_over: TakeOver::Always,
         patience: Duration::ZERO,
         reclaim: false,
         runtime: Threads::new(),

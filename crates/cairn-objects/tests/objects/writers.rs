@@ -203,7 +203,7 @@ fn a_volume_that_is_open_is_refused_with_one_line_and_unchanged() {
     let device = volume(&store);
     device.write_at(0, data(1, 0, 8)).unwrap();
     device.flush().unwrap();
-    let polite = Options { take_over: false, ..options() };
+    let polite = Options { take_over: TakeOver::Never, ..options() };
     let before = store.get("volumes/main").unwrap().bytes;
     let refused = ObjectVolume::open_in(store.clone(), "main", &polite).err().unwrap();
     assert_eq!(refused.kind, ErrorKind::InUse);
@@ -211,6 +211,13 @@ fn a_volume_that_is_open_is_refused_with_one_line_and_unchanged() {
         refused.to_string().contains(&format!("(process {})", std::process::id())),
         "{refused}"
     );
+    // It runs, and everybody can see that.
+    for read_only in [false, true] {
+        let over = Options { take_over: TakeOver::Unseen, exclusive: true, read_only, ..options() };
+        let refused = ObjectVolume::open_in(store.clone(), "main", &over).err().unwrap();
+        assert_eq!(refused.kind, ErrorKind::InUse, "{refused}");
+        assert!(refused.to_string().contains("and runs: unmount it"), "{refused}");
+    }
     assert_eq!(store.get("volumes/main").unwrap().bytes, before);
     // Reading is not refused, and sees what is flushed.
     let reader = ObjectVolume::open_in(store.clone(), "main", &read_only()).unwrap();
@@ -227,6 +234,8 @@ fn a_volume_that_is_open_is_refused_with_one_line_and_unchanged() {
     ObjectVolume::open_in(store.clone(), "main", &polite).unwrap().abandon();
     change("\"process\":\"", "\"process\":\"elsewhere");
     assert!(ObjectVolume::open_in(store.clone(), "main", &polite).is_err());
+    let over = Options { take_over: TakeOver::Unseen, ..polite.clone() };
+    ObjectVolume::open_in(store.clone(), "main", &over).unwrap().abandon();
 
     for (from, to, said) in [
         ("\"cairn_object_volume\":1", "\"cairn_object_volume\":2", "use a newer Cairn"),

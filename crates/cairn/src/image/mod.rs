@@ -19,6 +19,7 @@ use cairn_nbd::Address;
 use crate::error::{Cause, Error};
 
 mod objects;
+mod query;
 mod transfers;
 
 pub use objects::ObjectImage;
@@ -143,6 +144,9 @@ impl ImageSpec {
         let (path, selector) = split(name.as_bytes());
         let mut image = Self::whole(OsString::from_vec(path.to_vec()));
         let selector = String::from_utf8_lossy(selector);
+        if let Some(said) = query::misplaced(path, &selector) {
+            return Err(wrong(said));
+        }
         image.select(&selector, &mut Vec::new()).map_err(wrong)?;
         Ok(image)
     }
@@ -153,9 +157,10 @@ impl ImageSpec {
             Some((query, number)) => (query, Some(number)),
             None => (selector, None),
         };
+        query::check(query)?;
         let mut parts: Vec<Part> = number.map(partition).transpose()?.into_iter().collect();
         let is_address = self.file().is_none();
-        for item in query.trim_start_matches('?').split('&').filter(|item| !item.is_empty()) {
+        for item in query::items(query) {
             match item.split_once('=') {
                 Some(("offset", offset)) => parts.push(Part::Offset(bytes(offset)?)),
                 Some(("format", name)) => {
@@ -355,6 +360,9 @@ fn absolute(address: &Address) -> Address {
 }
 
 fn partition(number: &str) -> Result<Part, String> {
+    if let Some((number, query)) = number.split_once('?') {
+        return Err(format!("the part comes last, as in 'IMAGE?{query}#{number}'"));
+    }
     match number.parse() {
         Ok(number) if number > 0 => Ok(Part::Partition(number)),
         _ => Err(format!(

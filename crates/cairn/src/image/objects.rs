@@ -32,7 +32,7 @@ pub struct ObjectImage {
     /// What becomes of flushes in it that cannot be written into the volume (`?discard-log`,
     /// `?export-log=FILE`).
     pub log_refused: Refused,
-    /// Open it although another writer has it (`?take-over`).
+    /// Open it although another writer has it that nobody here can see (`?take-over`).
     pub take_over: bool,
 }
 

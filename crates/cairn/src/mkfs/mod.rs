@@ -18,7 +18,7 @@ use crate::device::{open_one, open_or_raw, refuse_closed_container};
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::host;
-use crate::image::{DiskFormat, ImageSpec, Location, ObjectImage, Part};
+use crate::image::{DiskFormat, ImageSpec, Location, ObjectImage, Part, Transfers};
 use crate::interrupted::refuse_interrupted;
 use crate::objects;
 use crate::volume::runtime;
@@ -207,9 +207,18 @@ pub(crate) fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc
         create_qcow2(path, size).map_err(error)?;
         return open_one(image, true);
     }
-    let options = FileOptions::create(size);
-    let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
-    Ok(Arc::new(device))
+    sized_file(image, path, size)
+}
+
+/// A file of this size, opened as the image's name says.
+fn sized_file(image: &ImageSpec, path: &Path, size: u64) -> Result<Arc<dyn BlockDevice>> {
+    let opened = FileDevice::open(path, FileOptions::create(size));
+    let device = opened.map_err(|source| Error::new(image, Cause::Open(source)))?;
+    if image.transfers == Transfers::Unsaid {
+        return Ok(Arc::new(device));
+    }
+    drop(device);
+    open_one(image, true)
 }
 
 /// Opens an object volume. One that is not there is made, if its size is given.

@@ -1,12 +1,87 @@
 //! The command line as a shell completes it: what users type, and nothing that the program tells
 //! itself.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
+
+/// Values that the program reads itself: the command, the argument's name in it, and the values.
+const VALUES: [(&str, &str, &[&str]); 4] = [
+    ("mkfs", "kind", &["ext4", "ext3", "ext2", "f2fs"]),
+    ("build", "format", &["ext4", "f2fs"]),
+    (
+        "build",
+        "part",
+        &[
+            "type=",
+            "size=",
+            "name=",
+            "uuid=",
+            "file=",
+            "source=",
+            "fs=",
+            "label=",
+            "bootable",
+            "read-only",
+            "no-auto",
+            "grow",
+            "empty",
+        ],
+    ),
+    (
+        "mount",
+        "options",
+        &[
+            "ro",
+            "rw",
+            "noatime",
+            "relatime",
+            "cache=",
+            "max_folio=",
+            "allow_other",
+            "suid",
+            "nosuid",
+            "dev",
+            "nodev",
+            "exec",
+            "noexec",
+            "sync",
+            "dirsync",
+            "idmap",
+            "threads=",
+            "spin=",
+            "loop",
+            "transport=auto",
+            "transport=ring",
+            "transport=dev",
+            "no_open",
+            "noxattr",
+            "private",
+            "nowriteback_cache",
+            "build",
+            "commit=",
+            "noload",
+            "sb=",
+            "discard",
+            "async_checkpoint",
+            "checkpoint_interval=",
+            "norecovery",
+            "mode=adaptive",
+            "mode=lfs",
+            "device=",
+        ],
+    ),
+];
 
 /// The commands and options of `program` that its help shows, and the experiments of `lab`.
 #[must_use]
 pub(super) fn shown(program: &Command) -> Command {
-    let command = visible(program);
+    let command = VALUES.iter().fold(visible(program), |whole, (command, argument, values)| {
+        whole.mut_subcommand(command, |command| {
+            command.mut_arg(argument, |argument| {
+                argument.value_parser(PossibleValuesParser::new(values.iter().copied()))
+            })
+        })
+    });
     let lab = program.find_subcommand("lab").map(options).unwrap_or_default();
     command.mut_subcommand("lab", |command| {
         // Shells show a command with what it does; of a value they show the name at most.
@@ -99,6 +174,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn values_that_are_offered_are_understood() {
+        for (command, argument, values) in VALUES {
+            for value in values {
+                let help = Cli::command().find_subcommand_mut(command).unwrap().render_long_help();
+                let (help, name) = (help.to_string(), value.split('=').next().unwrap());
+                assert!(help.contains(name), "{command} {argument} {value}");
+            }
+        }
+    }
+
     /// What bash offers for the last of these words.
     fn offered(words: &[&str]) -> Vec<String> {
         let [script, ..] = scripts();
@@ -121,6 +207,10 @@ mod tests {
         assert!(offered(&["cairn", "lab", ""]).iter().any(|word| word == "crash"));
         assert_eq!(offered(&["cairn", "lab", "gc-victim", "--sca"]), ["--scale"]);
         assert_eq!(offered(&["cairn", "lab", "crash", "--modes"]), ["--modes"]);
+        assert_eq!(offered(&["cairn", "mkfs", "-t", "ext"]), ["ext4", "ext3", "ext2"]);
+        assert_eq!(offered(&["cairn", "build", "-t", ""]), ["ext4", "f2fs"]);
+        assert_eq!(offered(&["cairn", "build", "--part", "s"]), ["size=", "source="]);
+        assert_eq!(offered(&["cairn", "mount", "-o", "noa"]), ["noatime"]);
         assert_eq!(offered(&["cairn", "run-"]), [""; 0]);
         assert_eq!(offered(&["cairn", "gene"]), [""; 0]);
         assert_eq!(offered(&["cairn", "mount", "--ver"]), [""; 0]);

@@ -13,7 +13,7 @@ use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cairn::{Cause, Format, ImageSpec, MkfsOptions};
+use cairn::{Cause, Format, ImageSpec, MkfsOptions, Part};
 use cairn_base::names::Escaped;
 use cairn_build::{Free, Options, Rules, Shape, Size, Source};
 use cairn_vfs::Timestamp;
@@ -83,7 +83,7 @@ fn make(asked: Asked) -> Outcome {
     if let Some(tree) = tree {
         return fill(options, tree, &device);
     }
-    let image = ImageSpec::whole(PathBuf::from(device));
+    let image = named(device);
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     options.overwrite |= asks && !on_terminal;
     loop {
@@ -97,6 +97,15 @@ fn make(asked: Asked) -> Outcome {
             },
             Ok(()) => return Ok(()),
         }
+    }
+}
+
+/// The image of this name. What these programs make has the name as it is; a `?` may follow that of
+/// an image that is there.
+fn named(device: OsString) -> ImageSpec {
+    match ImageSpec::parse(&device) {
+        Ok(image) if image.part == Part::Whole && image.exists() => image,
+        _ => ImageSpec::whole(PathBuf::from(device)),
     }
 }
 
