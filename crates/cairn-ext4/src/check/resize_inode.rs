@@ -16,8 +16,7 @@ use crate::format::layout::{Layout, inodes};
 const DOUBLE: usize = 13;
 
 fn fault(state: &State, place: Place, found: u64, computed: u64) {
-    let finding = Finding::new(&kinds::INODE_RESIZE, place);
-    state.findings.add(finding.stored(found).computed(computed));
+    state.differ(&kinds::INODE_RESIZE, place, found, computed);
 }
 
 /// The groups with backups.

@@ -101,10 +101,19 @@ pub(super) struct State {
     pub(super) cancelled: AtomicBool,
 }
 
-impl State {
-    /// Empty lists for a volume.
+/// A field's value as it is usually written.
+pub(super) fn shown(field: &str, value: u64) -> Value {
+    match field {
+        "i_mode" => Value::Octal(value),
+        "i_flags" | "bg_flags" => Value::Hex(value),
+        _ => Value::Number(value),
+    }
+}
+
     ///
     /// # Errors
+impl State {
+    /// Empty lists for a volume.
     /// There is no memory for them.
     pub(super) fn new(
         superblock: Superblock,
@@ -145,10 +154,12 @@ impl State {
 
     /// Adds a finding with the stored and the computed number.
     pub(super) fn differ(&self, kind: &'static Kind, place: Place, stored: u64, computed: u64) {
-        self.findings.add(Finding::new(kind, place).stored(stored).computed(computed));
-    }
+        let field = place.field.unwrap_or_default();
+        let (stored, computed) = (shown(field, stored), shown(field, computed));
 
     /// Adds a finding for what a decoder says. Checksums have a kind of their own.
+        self.findings.add(Finding::new(kind, place).stored(stored).computed(computed));
+    }
     pub(super) fn report(
         &self,
         kind: &'static Kind,
@@ -163,7 +174,7 @@ impl State {
             Corrupt::Superblock { field, value, .. }
             | Corrupt::Group { field, value, .. }
             | Corrupt::Inode { field, value, .. } => {
-                Finding::new(kind, at.in_field(field)).stored(*value)
+                Finding::new(kind, at.in_field(field)).stored(shown(field, *value))
             }
             Corrupt::Mapping { what, value, .. }
             | Corrupt::Directory { what, value, .. }

@@ -82,10 +82,7 @@ fn edit(finding: &Finding) -> Option<Edit> {
     let code = finding.kind.code;
     let is = |kind: &cairn_check::Kind| kind.code == code;
     let at = || usize::try_from(finding.place.offset?).ok();
-    let number = match finding.computed {
-        Some(Value::Number(number) | Value::Hex(number)) => Some(number),
-        _ => None,
-    };
+    let number = finding.computed.as_ref().and_then(Value::number);
     let removed = [&kinds::ENTRY_TARGET, &kinds::DIRECTORY_LINKED, &kinds::ENCRYPTION_CONTEXT];
     if removed.iter().any(|kind| is(kind)) {
         return at().map(Edit::Remove);

@@ -143,10 +143,7 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
 
 /// A number that the finding has computed.
 fn computed(finding: &Finding) -> Option<u64> {
-    match finding.computed {
-        Some(Value::Number(number) | Value::Hex(number)) => Some(number),
-        _ => None,
-    }
+    finding.computed.as_ref().and_then(Value::number)
 }
 
 /// Mends a field of a record.

@@ -11,10 +11,7 @@ use crate::format::superblock::{REVISION, RawSuperblock};
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(field) = finding.place.field else { continue };
-        let number = match finding.computed {
-            Some(Value::Number(number) | Value::Hex(number)) => number,
-            _ => 0,
-        };
+        let number = finding.computed.as_ref().and_then(Value::number).unwrap_or(0);
         let mut is_done = true;
         mender.edit_superblock(|superblock| match field {
             "s_r_blocks_count" => superblock.set_reserved_blocks(number),
