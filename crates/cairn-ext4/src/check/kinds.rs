@@ -253,11 +253,12 @@ cairn_check::kinds! {
         "The hole is filled with an empty block.";
     /// Checksum of a directory block.
     DIRECTORY_CHECKSUM = "ext4.directory.checksum", Losing,
-        "The checksum of the directory block is wrong or missing, and so are names or links.",
+        "The checksum of the directory block is wrong, and nothing else proves its names.",
         "The block is taken as it is, and the checksum is computed.";
     /// Checksum of a directory block that all else agrees with.
     DIRECTORY_CHECKSUM_ONLY = "ext4.directory.checksum_only", Accounting,
-        "The checksum of the directory block is wrong or missing; all else agrees with its names.",
+        "The checksum of the directory block is missing, has one wrong bit, or is that of an \
+            index; all else agrees with its names.",
         "The checksum is computed.";
     /// The chain of entries.
     DIRECTORY_ENTRY = "ext4.directory.entry", Losing,
