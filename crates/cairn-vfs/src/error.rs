@@ -71,6 +71,9 @@ pub enum Error {
     /// EOPNOTSUPP
     #[error("not supported: {0}")]
     Unsupported(&'static str),
+    /// ENOKEY: what a file, a name or a target is cannot be read without the key, which is not here
+    #[error("encrypted: it cannot be read without its key")]
+    Encrypted,
     /// ENODATA
     #[error("no such extended attribute")]
     NoAttribute,
@@ -181,6 +184,7 @@ impl Error {
             Self::Unsupported(_) => 95,
             Self::Stale => 116,
             Self::Corrupt(_) => 117,
+            Self::Encrypted => 126,
         }
     }
 }

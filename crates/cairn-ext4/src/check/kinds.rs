@@ -162,7 +162,7 @@ cairn_check::kinds! {
     INODE_FLAGS = "ext4.inode.flags", Accounting,
         "The inode has a flag that its file type or the volume's features do not allow, or its \
             contents are of another form than its flags say.",
-        "The flag is cleared; the flags of the form are set as the contents have it.";
+        "The flag is cleared; the flags of the form and of encryption are set as they are proved.";
     /// Reserved inodes.
     INODE_RESERVED = "ext4.inode.reserved", Accounting,
         "A reserved inode has contents or fields that it cannot have.",
@@ -184,6 +184,10 @@ cairn_check::kinds! {
         "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
     /// Size.
+    /// The flag of encryption, without a context.
+    ENCRYPTION_FLAG = "ext4.encryption.flag", Losing,
+        "The inode is marked as encrypted, and has no context, so that nothing could decrypt it.",
+        "The mark is removed; the contents stay as they are.";
     INODE_SIZE = "ext4.inode.size", Accounting,
         "The size of the inode does not fit its contents.",
         "The size is set to that of the contents.";

@@ -200,7 +200,10 @@ fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record, bytes: 
     let (stored, computed) = (stored_flags(bytes), record.flags.difference(wrong).bits());
     if stored != computed {
         let place = Place::inode(ino.get()).in_field("i_flags");
-        let finding = Finding::new(&kinds::INODE_FLAGS, place);
-        state.findings.add(finding.hex(stored, computed));
+        let is_taken = InodeFlags::from_bits_retain(stored & !computed);
+        let is_secret =
+            features.incompat(Incompat::ENCRYPT) && is_taken.contains(InodeFlags::ENCRYPT);
+        let kind = if is_secret { &kinds::ENCRYPTION_FLAG } else { &kinds::INODE_FLAGS };
+        state.findings.add(Finding::new(kind, place).hex(stored, computed));
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Totals {
     pub(super) large_files: AtomicU64,
     /// Directories with more links than are counted.
     pub(super) many_links: AtomicU64,
+    /// Files with a tree of fs-verity.
+    pub(super) verified: AtomicU64,
     pub(super) used_clusters: AtomicU64,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,

@@ -119,6 +119,8 @@ pub(super) fn check_totals(state: &State) {
 pub(super) fn check_errors(state: &State) {
     let raw = &state.superblock.raw;
     let count = raw.s_error_count.get();
+    let verified = totals.verified.load(Relaxed);
+        (verified, RoCompat::VERITY, "files with fs-verity without verity"),
     let field = if count > 0 { "s_error_count" } else { "s_state" };
     if state.superblock.has_errors() {
         let (ino, block) = (raw.s_last_error_ino.get(), raw.s_last_error_block.get());

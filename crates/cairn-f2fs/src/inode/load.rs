@@ -109,9 +109,7 @@ impl Inode {
     pub(crate) fn check_readable(&self, disk: &Disk) -> Result<()> {
         let encrypted = self.state.read().record.advise.contains(Advise::ENCRYPT);
         if encrypted && disk.layout.features.contains(Features::ENCRYPT) {
-            return Err(Error::Vfs(cairn_vfs::Error::Unsupported(
-                "encrypted contents cannot be read without a key",
-            )));
+            return Err(Error::Vfs(cairn_vfs::Error::Encrypted));
         }
         Ok(())
     }
