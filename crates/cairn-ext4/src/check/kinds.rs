@@ -100,7 +100,8 @@ cairn_check::kinds! {
         "The number is set.";
     /// Unused part of an inode table.
     GROUP_UNUSED = "ext4.group.unused", Accounting,
-        "The part of the inode table that the group calls unused has inodes in use.",
+        "The part of the inode table that the group calls unused has inodes in use, or is larger \
+            than the table.",
         "The part is made smaller.";
     /// Checksum of a block bitmap.
     BLOCK_BITMAP_CHECKSUM = "ext4.block_bitmap.checksum", Accounting,
@@ -183,11 +184,11 @@ cairn_check::kinds! {
     ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
         "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
-    /// Size.
     /// The flag of encryption, without a context.
     ENCRYPTION_FLAG = "ext4.encryption.flag", Losing,
         "The inode is marked as encrypted, and has no context, so that nothing could decrypt it.",
         "The mark is removed; the contents stay as they are.";
+    /// Size.
     INODE_SIZE = "ext4.inode.size", Accounting,
         "The size of the inode does not fit its contents.",
         "The size is set to that of the contents.";

@@ -7,6 +7,7 @@ use cairn_check::{Finding, Place, Value};
 
 use super::kinds;
 use super::state::State;
+use crate::dir::hash::HALF_MD4;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, SIZE, STATE_VALID, Superblock};
 use crate::info;
@@ -24,6 +25,11 @@ pub(super) fn check_fields(state: &State) {
     }
     if layout.reserved_gdt_blocks > 0 && !features.compat(Compat::RESIZE_INODE) {
         wrong("s_reserved_gdt_blocks", layout.reserved_gdt_blocks.into(), 0);
+    }
+    let version = raw.s_def_hash_version;
+    if state.hash.hash(version, b"").is_none() {
+        // Directories keep the one of their index.
+        wrong("s_def_hash_version", version.into(), HALF_MD4.into());
     }
     let room = layout.inode_size.saturating_sub(128);
     for (field, stored) in [
@@ -52,6 +58,9 @@ pub(super) fn check_fields(state: &State) {
         state.findings.add(finding.hex(u64::from_be_bytes(half), 0_u64));
     }
     check_features(state);
+    if layout.has_no_room_of_hurd() {
+        wrong("s_creator_os", raw.s_creator_os.get().into(), 0);
+    }
     if raw.s_journal_dev.get() != 0 && raw.s_journal_inum.get() != 0 {
         // Linux refuses a volume with two journals.
         wrong("s_journal_dev", raw.s_journal_dev.get().into(), 0);
@@ -75,6 +84,15 @@ fn check_features(state: &State) {
     let sums = RoCompat::GDT_CSUM;
     if features.ro_compat(sums) && features.ro_compat(RoCompat::METADATA_CSUM) {
         found("s_feature_ro_compat", features.ro_compat.bits(), sums.bits());
+    }
+    let clusters = RoCompat::BIGALLOC;
+    if features.ro_compat(clusters) && state.layout.first_data_block != 0 {
+        // Clusters begin at block 0. Here each has one block, so that nothing lies elsewhere.
+        found("s_feature_ro_compat", features.ro_compat.bits(), clusters.bits());
+    }
+    let orphans = Compat::ORPHAN_FILE;
+    if features.compat(orphans) && state.superblock.raw.s_orphan_file_inum.get() == 0 {
+        found("s_feature_compat", features.compat.bits(), orphans.bits());
     }
     let present = RoCompat::ORPHAN_PRESENT;
     if features.ro_compat(present) && !features.compat(Compat::ORPHAN_FILE) {
