@@ -112,10 +112,10 @@ pub(super) fn shown(field: &str, value: u64) -> Value {
     }
 }
 
-    ///
-    /// # Errors
 impl State {
     /// Empty lists for a volume.
+    ///
+    /// # Errors
     /// There is no memory for them.
     pub(super) fn new(
         superblock: Superblock,
@@ -158,10 +158,10 @@ impl State {
     pub(super) fn differ(&self, kind: &'static Kind, place: Place, stored: u64, computed: u64) {
         let field = place.field.unwrap_or_default();
         let (stored, computed) = (shown(field, stored), shown(field, computed));
-
-    /// Adds a finding for what a decoder says. Checksums have a kind of their own.
         self.findings.add(Finding::new(kind, place).stored(stored).computed(computed));
     }
+
+    /// Adds a finding for what a decoder says. Checksums have a kind of their own.
     pub(super) fn report(
         &self,
         kind: &'static Kind,

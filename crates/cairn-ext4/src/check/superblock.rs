@@ -119,7 +119,9 @@ pub(super) fn check_totals(state: &State) {
     }
     let large = totals.large_files.load(Relaxed);
     let many = totals.many_links.load(Relaxed);
+    let verified = totals.verified.load(Relaxed);
     for (count, feature, what) in [
+        (verified, RoCompat::VERITY, "files with fs-verity without verity"),
         (large, RoCompat::LARGE_FILE, "files of 2 GiB or more without large_file"),
         (many, RoCompat::DIR_NLINK, "directories with more than 65000 links without dir_nlink"),
     ] {
@@ -137,8 +139,6 @@ pub(super) fn check_totals(state: &State) {
 pub(super) fn check_errors(state: &State) {
     let raw = &state.superblock.raw;
     let count = raw.s_error_count.get();
-    let verified = totals.verified.load(Relaxed);
-        (verified, RoCompat::VERITY, "files with fs-verity without verity"),
     let field = if count > 0 { "s_error_count" } else { "s_state" };
     if state.superblock.has_errors() {
         let (ino, block) = (raw.s_last_error_ino.get(), raw.s_last_error_block.get());
