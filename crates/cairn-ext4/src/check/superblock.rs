@@ -41,15 +41,13 @@ pub(super) fn check_fields(state: &State) {
             wrong(field, stored.into(), layout.want_extra_isize.into());
         }
     }
-    if !features.ro_compat(RoCompat::BIGALLOC) {
-        for (field, stored, right) in [
-            ("s_log_cluster_size", raw.s_log_cluster_size.get(), raw.s_log_block_size.get()),
-            ("s_clusters_per_group", raw.s_clusters_per_group.get(), layout.blocks_per_group),
-        ] {
-            if stored != right {
-                wrong(field, stored.into(), right.into());
-            }
-        }
+    let sizes = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
+    if !features.ro_compat(RoCompat::BIGALLOC) && sizes.0 != sizes.1 {
+        wrong("s_log_cluster_size", sizes.0.into(), sizes.1.into());
+    }
+    let (stored, right) = (raw.s_clusters_per_group.get(), layout.clusters_per_group);
+    if stored != right {
+        wrong("s_clusters_per_group", stored.into(), right.into());
     }
     if raw.s_journal_uuid != [0; 16] && !info::has_external_journal(&state.superblock) {
         let half = raw.s_journal_uuid.first_chunk().copied().unwrap_or_default();
