@@ -13,13 +13,24 @@ const MOST: usize = 255;
 pub enum Value {
     /// A number, shown in decimal digits.
     Number(u64),
-    /// A checksum, a hash, flags or a mode, shown in hexadecimal digits.
+    /// A checksum, a hash or flags, shown in hexadecimal digits.
     Hex(u64),
+    /// A mode, shown in octal digits.
+    Octal(u64),
     /// Anything else.
     Text(Box<str>),
 }
 
 impl Value {
+    /// The number, however it is shown.
+    #[must_use]
+    pub const fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) | Self::Hex(number) | Self::Octal(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
+
     /// A text. The end of a long one is left out.
     #[must_use]
     pub fn text(text: impl AsRef<str>) -> Self {
@@ -59,6 +70,7 @@ impl fmt::Display for Value {
         match self {
             Self::Number(number) => write!(f, "{number}"),
             Self::Hex(number) => write!(f, "{number:#x}"),
+            Self::Octal(number) => write!(f, "{number:#o}"),
             Self::Text(text) => f.write_str(text),
         }
     }
@@ -100,6 +112,12 @@ impl Finding {
     #[must_use]
     pub fn hex(self, stored: impl Into<u64>, computed: impl Into<u64>) -> Self {
         self.stored(Value::Hex(stored.into())).computed(Value::Hex(computed.into()))
+    }
+
+    /// With a stored and a computed mode.
+    #[must_use]
+    pub fn modes(self, stored: impl Into<u64>, computed: impl Into<u64>) -> Self {
+        self.stored(Value::Octal(stored.into())).computed(Value::Octal(computed.into()))
     }
 
     /// The order in lists: by place, then by values.
@@ -145,6 +163,9 @@ mod tests {
             Finding::new(&LINKS, Place::volume()).hex(1_u32, 255_u32).computed.unwrap().to_string(),
             "0xff"
         );
+        let finding = Finding::new(&LINKS, Place::volume()).modes(0o40755_u16, 0o100_644_u16);
+        assert!(finding.to_string().ends_with("(0o40755 stored, 0o100644 computed)"), "{finding}");
+        assert_eq!(finding.computed.and_then(|value| value.number()), Some(0o100_644));
     }
 
     #[test]

@@ -108,13 +108,18 @@ impl Findings {
         counts.fold(0, u64::saturating_add)
     }
 
-    /// Makes all findings of one kind such of another kind, which has none yet.
+    /// Makes all findings of one kind such of another kind.
     pub fn rename(&self, from: &Kind, to: &'static Kind) {
         let mut kinds = self.kinds.lock();
         let Some(OfKind { count, kept, .. }) = kinds.remove(from.code) else { return };
+        let empty = || OfKind { kind: to, count: 0, kept: BTreeSet::new() };
+        let list = kinds.entry(to.code).or_insert_with(empty);
+        list.count = list.count.saturating_add(count);
         let kept = kept.into_iter().map(|Ordered(found)| Ordered(Finding { kind: to, ..found }));
-        let before = kinds.insert(to.code, OfKind { kind: to, count, kept: kept.collect() });
-        debug_assert!(before.is_none(), "{} has findings", to.code);
+        list.kept.extend(kept);
+        while list.kept.len() > self.kept {
+            list.kept.pop_last();
+        }
     }
 
     /// The worst severity so far.

@@ -7,7 +7,7 @@ use cairn_base::{FileBlock, Ino, Pba};
 #[non_exhaustive]
 pub enum Corrupt {
     /// A superblock field contradicts another or the device.
-    #[error("superblock: {field} is {value}, {problem}")]
+    #[error("superblock: {field} is {}, {problem}", notation(field, *value))]
     Superblock {
         /// Field name of the specification.
         field: &'static str,
@@ -38,7 +38,7 @@ pub enum Corrupt {
         computed: u32,
     },
     /// A group descriptor is invalid.
-    #[error("group {group}: {field} is {value}, {problem}")]
+    #[error("group {group}: {field} is {}, {problem}", notation(field, *value))]
     Group {
         /// Group number.
         group: u32,
@@ -50,7 +50,7 @@ pub enum Corrupt {
         problem: &'static str,
     },
     /// An inode is invalid.
-    #[error("inode {ino}: {field} is {value}, {problem}")]
+    #[error("inode {ino}: {field} is {}, {problem}", notation(field, *value))]
     Inode {
         /// Inode.
         ino: Ino,
@@ -123,10 +123,35 @@ pub enum Corrupt {
     },
 }
 
+/// A field's value as it is usually written: a mode in octal digits, flags in hexadecimal ones.
+fn notation(field: &str, value: u64) -> String {
+    let is_of_bits = field.ends_with("_flags") || field.starts_with("s_feature_");
+    match field {
+        "i_mode" => format!("{value:#o}"),
+        "s_magic" => format!("{value:#x}"),
+        _ if is_of_bits => format!("{value:#x}"),
+        _ => value.to_string(),
+    }
+}
+
 impl Corrupt {
     /// True if the defect is in the group descriptors, which have backups.
     #[must_use]
     pub fn is_of_descriptors(&self) -> bool {
         matches!(self, Self::Group { .. } | Self::Checksum { what: "group descriptor", .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_written_as_is_usual_for_its_field() {
+        let (ino, problem) = (Ino(12), "wrong");
+        let said = |field, value| Corrupt::Inode { ino, field, value, problem }.to_string();
+        assert_eq!(said("i_mode", 0o40755), "inode 12: i_mode is 0o40755, wrong");
+        assert_eq!(said("i_flags", 0x8_0000), "inode 12: i_flags is 0x80000, wrong");
+        assert_eq!(said("i_size", 10), "inode 12: i_size is 10, wrong");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
 use cairn_jbd2::JournalArea;
 
 use crate::corrupt::Corrupt;
@@ -18,6 +19,8 @@ use crate::format::superblock::Superblock;
 use crate::info;
 use crate::system_file::{raw_record, record_extents};
 
+/// Bytes of buffers for the journal's inode.
+const BUDGET: u64 = 1 << 20;
 /// `s_jnl_backup_type` of a copy of the map and size of inode 8.
 const BACKUP_OF_BLOCKS: u8 = 1;
 
@@ -52,6 +55,24 @@ pub(crate) fn journal_area(
     let extents = record_extents(layout, buffers, SystemBlocks::NONE, ino, &record)?;
     let (device, since) = (device.clone(), since(superblock));
     Ok(Some(JournalArea { device, block_size: layout.block_size, extents, since }))
+}
+
+/// Does the journal hold changes, whatever the superblock says? False if it cannot be read: whoever
+/// needs it finds out why.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn holds_log(
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<bool> {
+    let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
+    match journal_area(superblock, layout, &buffers, device) {
+        Ok(Some(area)) => Ok(cairn_jbd2::read_superblock(&area).is_ok_and(|log| log.start != 0)),
+        Err(error @ Error::Device(_)) => Err(error),
+        _ => Ok(false),
+    }
 }
 
 /// When the volume was made or mounted last: nothing of the log is older.

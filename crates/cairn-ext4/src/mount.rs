@@ -24,7 +24,7 @@ use crate::alloc::Space;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
 use crate::format::features::{Access, Incompat, RoCompat};
-use crate::format::layout::{Creator, Layout, inodes};
+use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
 use crate::inode::directory;
@@ -249,10 +249,7 @@ pub(crate) fn read_only_reason(
     options: &MountOptions,
 ) -> Result<Option<Stopped>> {
     let stopped = |cause, reason: &str| Ok(Some(Stopped { reason: reason.into(), cause }));
-    if layout.creator == Creator::Hurd
-        && (layout.features.incompat(Incompat::BITS_64)
-            || layout.features.incompat(Incompat::EA_INODE))
-    {
+    if layout.has_no_room_of_hurd() {
         let reason = "the volume was made for the Hurd, whose inodes have no room for the features \
             64bit and ea_inode: clear them with tune2fs";
         return Err(Error::Feature(reason.into()));

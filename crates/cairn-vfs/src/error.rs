@@ -71,9 +71,9 @@ pub enum Error {
     /// EOPNOTSUPP
     #[error("not supported: {0}")]
     Unsupported(&'static str),
-    /// ENOKEY
-    #[error("encrypted, and Cairn has no key: open it with Linux and its key")]
-    NoKey,
+    /// ENOKEY: what a file, a name or a target is cannot be read without the key, which is not here
+    #[error("encrypted, and there is no key here: use Linux with its key")]
+    Encrypted,
     /// ENODATA
     #[error("no such extended attribute")]
     NoAttribute,
@@ -184,7 +184,7 @@ impl Error {
             Self::Unsupported(_) => 95,
             Self::Stale => 116,
             Self::Corrupt(_) => 117,
-            Self::NoKey => 126,
+            Self::Encrypted => 126,
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::types::{
 ///
 /// **Errors.** Every method may return [`Error::Stale`] (the inode number is not in use),
 /// [`Error::Corrupt`] (bytes on the disk are wrong), [`Error::Io`] (the device failed or the volume
-/// has stopped), [`Error::NoMemory`], and [`Error::NoKey`] (it is encrypted). One that changes
+/// has stopped), [`Error::NoMemory`], and [`Error::Encrypted`] (it is encrypted). One that changes
 /// something may return [`Error::ReadOnly`], and [`Error::NoSpace`] if it needs space. The methods
 /// list only their other errors. An error of write-back is returned by the file's next
 /// [`FileSystem::fsync`].

@@ -37,6 +37,19 @@ pub fn lookup(fs: &dyn FileSystem, parent: Ino, name: &[u8]) -> Result<Attribute
     Ok(found)
 }
 
+/// The attributes of a listed entry. An entry of another kind than its inode's is asked for by its
+/// name, as who opens it does: one of the two may be damaged.
+///
+/// # Errors
+/// As [`FileSystem::lookup`] and [`FileSystem::getattr`].
+pub fn attributes_of(fs: &dyn FileSystem, directory: Ino, entry: &DirEntry) -> Result<Attributes> {
+    let found = fs.getattr(entry.ino)?;
+    match entry.kind {
+        Some(kind) if kind != found.kind => lookup(fs, directory, &entry.name),
+        _ => Ok(found),
+    }
+}
+
 /// The inode at a path, which starts at the root with or without a slash. A symbolic link is
 /// followed before the end of the path and before a trailing slash; with `follow`, also at the end.
 ///

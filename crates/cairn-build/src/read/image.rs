@@ -6,7 +6,8 @@ use std::ops::Range;
 use cairn::{ImageSpec, OpenOptions, Volume};
 use cairn_base::Ino;
 use cairn_base::names::Escaped;
-use cairn_vfs::{Attributes, FileKind, FileSystem, Seek, walk};
+use cairn_vfs::walk::{self, Reached};
+use cairn_vfs::{Attributes, FileKind, FileSystem, Seek};
 
 use crate::assembly::{Assembly, NewKind};
 use crate::error::{Error, Result};
@@ -36,14 +37,22 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
         tracing::warn!("{source}: {note}");
     }
     let mut found = Vec::new();
-    walk::walk(&*fs, fs.root(), &mut |visit| {
-        if leftovers.contains(visit.attributes.ino) {
-            return Ok(walk::Next::Skip);
+    let mut failed = None;
+    walk::walk_past_damage(&*fs, fs.root(), &mut |met| match met {
+        Reached::Entry(visit) if leftovers.contains(visit.attributes.ino) => Ok(walk::Next::Skip),
+        Reached::Entry(visit) => {
+            found.push((visit.path.to_vec(), visit.attributes.clone()));
+            Ok(walk::Next::Continue)
         }
-        found.push((visit.path.to_vec(), visit.attributes.clone()));
-        Ok(walk::Next::Continue)
+        Reached::Damaged { path, error } => {
+            failed = Some(path.to_vec());
+            Err(error)
+        }
     })
-    .map_err(|error| Error::volume(source, error))?;
+    .map_err(|error| match failed {
+        Some(path) => Error::volume(format!("{source}: {}", path.escaped()), error),
+        None => Error::volume(source, error),
+    })?;
     let mut links: HashMap<Ino, usize> = HashMap::new();
     let holds_lost = found.iter().any(|(path, _)| path.starts_with(b"lost+found/"));
     for (path, of) in &found {

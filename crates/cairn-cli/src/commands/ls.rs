@@ -238,7 +238,8 @@ impl Listing<'_, '_> {
         let mut rows = Vec::new();
         for entry in entries {
             let whole = join(path, &entry.name);
-            rows.push(self.row(&whole, entry.name.into_bytes(), |fs| fs.getattr(entry.ino))?);
+            let read = |fs: &dyn FileSystem| walk::attributes_of(fs, directory.ino, &entry);
+            rows.push(self.row(&whole, entry.name.to_vec(), read)?);
         }
         // Programs that read JSON do not need `.` and `..`.
         if self.args.all && !self.args.json {

@@ -10,15 +10,13 @@ use cairn_check::{Finding, Place, Value as Shown};
 use super::claims::Claims;
 use super::kinds;
 use super::state::State;
-use crate::form::stored_flags;
+use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::xattr::{self, Attribute, Value, XattrLocation};
 
 /// Prefix index and name of the attribute with inline contents.
 const INLINE: (u8, &[u8]) = (7, b"data");
-/// Prefix index and name of the attribute with the context of an encrypted inode.
-const CONTEXT: (u8, &[u8]) = (9, b"c");
 
 /// What the attributes of an inode say of its other parts.
 #[derive(Debug, Default)]
@@ -169,12 +167,9 @@ impl Container<'_> {
                     if reports {
                         self.check_hash(attribute, value);
                     }
-                    if (attribute.index, attribute.name) == CONTEXT {
-                        // Version 1 has 28 bytes, version 2 has 40.
-                        let form = (value.first().copied(), value.len());
-                        if matches!(form, (Some(1), 28) | (Some(2), 40)) {
-                            found.policy = Some(policy(value));
-                        }
+                    let context = context::value(attribute);
+                    if let Some(context) = context.filter(|context| context::is_valid(context)) {
+                        found.policy = Some(policy(context));
                     }
                     if (attribute.index, attribute.name) == INLINE {
                         found.inline_tail = Some(value.to_vec());

@@ -8,19 +8,14 @@ use std::sync::Arc;
 use cairn_base::Pba;
 use cairn_base::units::as_index;
 use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_cache::block::BufferCache;
-use cairn_cache::budget::Budget;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::features::Incompat;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
 use crate::journal_area;
 use crate::probe::Probe;
-
-/// Bytes of buffers for the journal's inode.
-const BUDGET: u64 = 1 << 20;
 
 /// Writes the superblock of a backup over the first one, and its descriptors over those that are
 /// damaged. Returns the superblock.
@@ -43,7 +38,7 @@ pub(super) fn restore(device: &Arc<dyn BlockDevice>, found: &Probe) -> Result<Su
         }
     }
     device.write_at(OFFSET, superblock.encode().to_vec())?;
-    if holds_changes(device, &superblock, &layout)? {
+    if journal_area::holds_log(device, &superblock, &layout)? {
         let mut features = superblock.features();
         features.incompat.insert(Incompat::RECOVER);
         superblock.set_features(features);
@@ -88,20 +83,5 @@ fn unmark(block: &mut [u8], first: u32, layout: &Layout) {
         desc.flags.remove(GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT);
         desc.itable_unused = 0;
         desc.encode(group, layout, bytes);
-    }
-}
-
-/// Does the journal hold changes?
-fn holds_changes(
-    device: &Arc<dyn BlockDevice>,
-    superblock: &Superblock,
-    layout: &Layout,
-) -> Result<bool> {
-    let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
-    match journal_area::journal_area(superblock, layout, &buffers, device) {
-        Ok(Some(area)) => Ok(cairn_jbd2::read_superblock(&area).is_ok_and(|log| log.start != 0)),
-        Err(error @ Error::Device(_)) => Err(error),
-        // The check says what is wrong with it.
-        _ => Ok(false),
     }
 }

@@ -166,8 +166,9 @@ impl One<'_> {
         state.totals.free_inodes.fetch_add(free.into(), Relaxed);
         self.count(&kinds::GROUP_FREE_INODES, "bg_free_inodes_count", desc.free_inodes, free);
         self.count(&kinds::GROUP_DIRECTORIES, "bg_used_dirs_count", desc.used_dirs, directories);
-        let kept = layout.inodes_per_group.saturating_sub(desc.itable_unused);
-        if layout.features.has_group_checksums() && last > kept {
+        let all = layout.inodes_per_group;
+        let is_wrong = desc.itable_unused > all || last > all.saturating_sub(desc.itable_unused);
+        if layout.features.has_group_checksums() && is_wrong {
             let unused = layout.inodes_per_group.saturating_sub(last);
             self.count(&kinds::GROUP_UNUSED, "bg_itable_unused", desc.itable_unused, unused);
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::Ino;
-use cairn_check::Place;
+use cairn_check::{Finding, Place};
 use cairn_vfs::FileKind;
 
 use super::attributes::{self, Attributes};
@@ -71,11 +71,32 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
             state.totals.fragmented.fetch_add(1, Relaxed);
         }
     }
+    if kind == FileKind::Regular {
+        verity(state, ino, record, &claims);
+    }
     let mut blocks_512 = record.blocks_512;
     if claims.is_whole {
         blocks_512 = space(state, ino, record, claims.clusters, &attributes);
     }
     quota::count(state, ino, record, (blocks_512, attributes.values));
+}
+
+/// The flag of fs-verity on a volume without the feature. Linux opens no such file. One that has
+/// its tree of hashes behind its end proves the feature.
+fn verity(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
+    let has_feature = state.layout.features.ro_compat(RoCompat::VERITY);
+    if has_feature || !record.flags.contains(InodeFlags::VERITY) {
+        return;
+    }
+    let block = u64::from(state.layout.block_size);
+    if record.size < claims.end_written.saturating_sub(1).saturating_mul(block) {
+        state.totals.verified.fetch_add(1, Relaxed);
+        return;
+    }
+    let right = record.flags.difference(InodeFlags::VERITY);
+    let place = Place::inode(ino.get()).in_field("i_flags");
+    let finding = Finding::new(&kinds::INODE_FLAGS, place);
+    state.findings.add(finding.hex(record.flags.bits(), right.bits()));
 }
 
 /// Reserved inodes without a kind have no map, except the list of bad blocks.

@@ -12,17 +12,18 @@ use super::state::State;
 /// Inodes of a step.
 const STEP: u64 = 1024;
 
-/// After all names and links are known: a wrong checksum of a block of names says nothing of the
-/// names, if nothing else contradicts them.
+/// After all names and links are known: if something contradicts names, no block with a wrong
+/// checksum is taken as it is without losses.
 pub(super) fn judge_checksums(state: &State) {
     let names = ["ext4.directory.", "ext4.entry.", "ext4.htree."];
     let links = [kinds::INODE_LINKS.code, kinds::INODE_UNREACHABLE.code];
-    let sums = kinds::DIRECTORY_CHECKSUM.code;
+    let sums = [kinds::DIRECTORY_CHECKSUM.code, kinds::DIRECTORY_CHECKSUM_ONLY.code];
     let contradicts = |code: &str| {
-        links.contains(&code) || (code != sums && names.iter().any(|name| code.starts_with(name)))
+        links.contains(&code)
+            || (!sums.contains(&code) && names.iter().any(|name| code.starts_with(name)))
     };
-    if state.findings.count_where(contradicts) == 0 {
-        state.findings.rename(&kinds::DIRECTORY_CHECKSUM, &kinds::DIRECTORY_CHECKSUM_ONLY);
+    if state.findings.count_where(contradicts) > 0 {
+        state.findings.rename(&kinds::DIRECTORY_CHECKSUM_ONLY, &kinds::DIRECTORY_CHECKSUM);
     }
 }
 

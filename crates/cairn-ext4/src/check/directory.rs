@@ -1,7 +1,7 @@
 //! One directory: its blocks, its index, its names.
 
 use cairn_base::{FileBlock, Ino, Pba};
-use cairn_check::Finding;
+use cairn_check::{Finding, Kind};
 
 use super::claims::Owners;
 use super::dir_blocks::Directory;
@@ -134,32 +134,30 @@ impl Directory<'_> {
     }
 
     fn one(&self, block: u64, bytes: &[u8], index: &htree::Index, names: &mut Names<'_>) {
+        let place = FileBlock(block);
+        let node = |kind| verify_node(bytes, kind, &self.format, self.ino, place);
+        let follows = &kinds::DIRECTORY_CHECKSUM_ONLY;
         match index.role(block) {
             Some(Role::Root) => {
-                self.seal(
-                    block,
-                    verify_node(bytes, NodeKind::Root, &self.format, self.ino, FileBlock(block)),
-                );
+                self.seal(block, node(NodeKind::Root), follows);
                 names.dots(bytes, 0..bytes.len());
             }
-            Some(Role::Inner) => {
-                self.seal(
-                    block,
-                    verify_node(bytes, NodeKind::Inner, &self.format, self.ino, FileBlock(block)),
-                );
-            }
+            Some(Role::Inner) => self.seal(block, node(NodeKind::Inner), follows),
             role => {
-                let sealed =
-                    dir_entry::verify_leaf(bytes, &self.format, self.ino, FileBlock(block));
-                self.seal(block, sealed);
+                let sealed = dir_entry::verify_leaf(bytes, &self.format, self.ino, place);
+                let is_mismatch = matches!(sealed, Err(Corrupt::Checksum { .. }));
+                let is_open = is_mismatch && !dir_entry::proves_entries(bytes, &self.format);
+                let kind = if is_open { &kinds::DIRECTORY_CHECKSUM } else { follows };
+                self.seal(block, sealed, kind);
                 names.leaf(block, bytes, role);
             }
         }
     }
 
-    fn seal(&self, block: u64, sealed: Result<(), Corrupt>) {
+    /// Reports a wrong checksum. An index follows from the names, and entries that are proved or
+    /// have no checksum lose nothing, unless something else contradicts them.
+    fn seal(&self, block: u64, sealed: Result<(), Corrupt>, kind: &'static Kind) {
         if let Err(why) = sealed {
-            let kind = &kinds::DIRECTORY_CHECKSUM;
             self.state.report(kind, kind, self.place(block), &why);
         }
     }

@@ -63,7 +63,7 @@ pub(super) fn judge(state: &State) {
         };
         let right = types::mode_of(record.mode, dispute.said);
         let place = Place::inode(ino.get()).in_field("i_mode");
-        state.findings.add(Finding::new(kind, place).hex(record.mode, right));
+        state.findings.add(Finding::new(kind, place).modes(record.mode, right));
         state.corrected.set_mode(ino, right);
     }
 }

@@ -92,11 +92,16 @@ impl<'a> Names<'a> {
             facts.add_name();
         }
         let entries = dir_entry::entries_in(bytes, region, &self.directory.format);
-        if self.directory.format.filetype {
-            for entry in entries.take(2).flatten().filter(|entry| is_dot(entry.name)) {
-                if ![0, FileKind::Directory.entry_code()].contains(&entry.file_type) {
-                    self.wrong(&kinds::ENTRY_TYPE, 0, &entry);
-                }
+        let kind = FileKind::Directory.entry_code();
+        let has_types = self.directory.format.filetype;
+        let possible: &[u8] = if has_types { &[0, kind] } else { &[0] };
+        for entry in entries.take(2).flatten().filter(|entry| is_dot(entry.name)) {
+            if !possible.contains(&entry.file_type) {
+                let place = self.directory.place(0).at_offset(as_u64(entry.offset));
+                let finding = Finding::new(&kinds::ENTRY_TYPE, place.named(entry.name));
+                let right = if has_types { kind } else { 0 };
+                let finding = finding.stored(u32::from(entry.file_type));
+                self.directory.state.findings.add(finding.computed(u32::from(right)));
             }
         }
     }

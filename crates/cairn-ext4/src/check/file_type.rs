@@ -37,7 +37,7 @@ pub(super) fn resolve(state: &State) {
                 false => &kinds::INODE_TYPE_UNPROVED,
             };
             let place = Place::inode(ino.get()).in_field("i_mode");
-            state.findings.add(Finding::new(finding, place).hex(record.mode, right));
+            state.findings.add(Finding::new(finding, place).modes(record.mode, right));
             state.corrected.set_mode(ino, right);
         }
         inodes::examine(state, ino, &bytes);

@@ -29,6 +29,12 @@ impl Around for State {
         let is_own = self.system.count_range(run.pba.get(), 1) == 0;
         is_own.then(|| self.source.block(run.pba).ok())?.map(|block| block.to_vec())
     }
+
+    fn attribute_block(&self, record: &Record) -> Option<Vec<u8>> {
+        let pba = record.file_acl;
+        let is_own = self.layout.contains(pba, 1) && self.system.count_range(pba.get(), 1) == 0;
+        is_own.then(|| self.source.block(pba).ok())?.map(|block| block.to_vec())
+    }
 }
 
 impl Maps for State {

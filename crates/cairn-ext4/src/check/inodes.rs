@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::units::as_index;
-use cairn_base::{Ino, Pba};
+use cairn_base::{Ino, Pba, bitmap};
 use cairn_check::{Finding, Place, Work};
 
 use super::contents;
@@ -12,9 +12,9 @@ use super::facts::Suspect;
 use super::form;
 use super::kinds;
 use super::record::{self, Verdict};
-use super::state::State;
+use super::state::{Group, State};
 use crate::form::{shape, types};
-use crate::format::group_desc::GroupFlags;
+use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::inode::Inode as Record;
 use crate::format::layout::inodes;
 
@@ -50,11 +50,30 @@ pub(super) fn initialised(state: &State, number: u32) -> u32 {
     if !group.is_sealed || !state.layout.features.has_group_checksums() {
         return all;
     }
+    let unused = group.desc.itable_unused;
     let used = match group.desc.flags.contains(GroupFlags::INODE_UNINIT) {
         true => 0,
-        false => all.saturating_sub(group.desc.itable_unused),
+        false if unused > all => marked(state, group),
+        false => all.saturating_sub(unused),
     };
     used.max(always(state, number))
+}
+
+/// The number of inodes at the start of a table up to the last one in use by the bitmap, if that is
+/// sound: what lies behind may never have been written.
+fn marked(state: &State, group: &Group) -> u32 {
+    let layout = &state.layout;
+    let all = layout.inodes_per_group;
+    let block = group.has_inode_bitmap.then(|| state.source.block(group.desc.inode_bitmap).ok());
+    let is_sound = |bits: &[u8]| {
+        let sum = GroupDesc::inode_bitmap_checksum(bits, layout);
+        sum.is_none_or(|sum| sum == group.desc.inode_bitmap_csum)
+    };
+    let Some(bits) = block.flatten().filter(|bits| is_sound(bits)) else { return all };
+    (0..all)
+        .rev()
+        .find(|index| bitmap::test(&bits, as_index(*index)))
+        .map_or(0, |last| last.saturating_add(1))
 }
 
 /// The number of inodes at the start of a table up to the last one that belongs to the volume:

@@ -100,7 +100,8 @@ cairn_check::kinds! {
         "The number is set.";
     /// Unused part of an inode table.
     GROUP_UNUSED = "ext4.group.unused", Accounting,
-        "The part of the inode table that the group calls unused has inodes in use.",
+        "The part of the inode table that the group calls unused has inodes in use, or is larger \
+            than the table.",
         "The part is made smaller.";
     /// Checksum of a block bitmap.
     BLOCK_BITMAP_CHECKSUM = "ext4.block_bitmap.checksum", Accounting,
@@ -162,7 +163,7 @@ cairn_check::kinds! {
     INODE_FLAGS = "ext4.inode.flags", Accounting,
         "The inode has a flag that its file type or the volume's features do not allow, or its \
             contents are of another form than its flags say.",
-        "The flag is cleared; the flags of the form are set as the contents have it.";
+        "The flag is cleared; the flags of the form and of encryption are set as they are proved.";
     /// Reserved inodes.
     INODE_RESERVED = "ext4.inode.reserved", Accounting,
         "A reserved inode has contents or fields that it cannot have.",
@@ -183,6 +184,10 @@ cairn_check::kinds! {
     ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
         "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
+    /// The flag of encryption, without a context.
+    ENCRYPTION_FLAG = "ext4.encryption.flag", Losing,
+        "The inode is marked as encrypted, and has no context, so that nothing could decrypt it.",
+        "The mark is removed; the contents stay as they are.";
     /// Size.
     INODE_SIZE = "ext4.inode.size", Accounting,
         "The size of the inode does not fit its contents.",
@@ -253,11 +258,12 @@ cairn_check::kinds! {
         "The hole is filled with an empty block.";
     /// Checksum of a directory block.
     DIRECTORY_CHECKSUM = "ext4.directory.checksum", Losing,
-        "The checksum of the directory block is wrong or missing, and so are names or links.",
+        "The checksum of the directory block is wrong, and nothing else proves its names.",
         "The block is taken as it is, and the checksum is computed.";
     /// Checksum of a directory block that all else agrees with.
     DIRECTORY_CHECKSUM_ONLY = "ext4.directory.checksum_only", Accounting,
-        "The checksum of the directory block is wrong or missing; all else agrees with its names.",
+        "The checksum of the directory block is missing, has one wrong bit, or is that of an \
+            index; all else agrees with its names.",
         "The checksum is computed.";
     /// The chain of entries.
     DIRECTORY_ENTRY = "ext4.directory.entry", Losing,

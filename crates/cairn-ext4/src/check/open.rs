@@ -15,7 +15,7 @@ use super::kinds;
 use super::unsealed::reseal;
 use super::{log, orphan_inode};
 use crate::error::{Error, Result};
-use crate::format::features::Incompat;
+use crate::format::features::{Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::info;
@@ -177,10 +177,12 @@ impl Opened {
             if found.is_pending {
                 return Ok(());
             }
-            match oddity(&cairn_jbd2::read_superblock(&found.area)?) {
-                Some(why) => Err(Error::Option(why)),
-                None => Ok(()),
+            let journal = cairn_jbd2::read_superblock(&found.area)?;
+            if let Some(why) = oddity(&journal) {
+                return Err(Error::Option(why));
             }
+            self.findings.extend(needless_fast_commits(&self.superblock, &journal));
+            Ok(())
         });
         match read {
             Ok(()) if self.is_unclean => {
@@ -199,6 +201,18 @@ impl Opened {
             }
         }
     }
+}
+
+/// Fast commits that Linux has no room for, so that it does not mount the volume.
+fn needless_fast_commits(
+    superblock: &Superblock,
+    journal: &cairn_jbd2::Superblock,
+) -> Option<Finding> {
+    let (compat, fast) = (superblock.features().compat, Compat::FAST_COMMIT);
+    let place = Place::field("s_feature_compat");
+    let finding = Finding::new(&kinds::SUPERBLOCK_FIELD, place);
+    let is_wrong = compat.contains(fast) && !journal.has_room_for_fast_commits();
+    is_wrong.then(|| finding.hex(compat.bits(), compat.difference(fast).bits()))
 }
 
 /// What a journal cannot have that is read nevertheless.

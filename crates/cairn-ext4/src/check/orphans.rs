@@ -18,7 +18,7 @@ pub(super) fn find(state: &State) -> u64 {
         state.find(&kinds::ORPHAN_JOURNAL, Place::field("s_orphan_file_inum"));
     }
     let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
-    let is_file = has(Compat::ORPHAN_FILE) && !state.strangers.contains(&ino);
+    let is_file = has(Compat::ORPHAN_FILE) && ino.get() != 0 && !state.strangers.contains(&ino);
     let in_file = if is_file { file(state) } else { 0 };
     if in_file > 0 && !state.layout.features.ro_compat(RoCompat::ORPHAN_PRESENT) {
         let place = Place::field("s_feature_ro_compat");

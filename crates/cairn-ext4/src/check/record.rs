@@ -62,11 +62,11 @@ pub(super) fn check(
     let kind = FileKind::from_mode(u32::from(record.mode));
     if ino == inodes::ROOT && kind != Some(FileKind::Directory) {
         let finding = Finding::new(&kinds::INODE_ROOT, place().in_field("i_mode"));
-        state.findings.add(finding.stored(Value::Hex(record.mode.into())));
+        state.findings.add(finding.stored(Value::Octal(record.mode.into())));
     }
     let Some(kind) = kind else {
         let finding = Finding::new(&kinds::INODE_MODE, place().in_field("i_mode"));
-        state.findings.add(finding.stored(Value::Hex(record.mode.into())));
+        state.findings.add(finding.stored(Value::Octal(record.mode.into())));
         return Verdict::Broken;
     };
     check_flags(state, ino, kind, record, bytes);
@@ -148,7 +148,7 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
         let is_limits = matches!(ino, Ino(3 | 4)) && named::holds_quota(state, ino);
         let kind = if is_limits { &kinds::INODE_RESERVED_QUOTA } else { &kinds::INODE_RESERVED };
         let finding = Finding::new(kind, Place::inode(ino.get()));
-        state.findings.add(finding.stored(Value::Hex(record.mode.into())));
+        state.findings.add(finding.stored(Value::Octal(record.mode.into())));
     }
     if record.dtime != 0 && record.dtime <= state.layout.inodes_count {
         let place = Place::inode(ino.get()).in_field("i_dtime");
@@ -200,7 +200,10 @@ fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record, bytes: 
     let (stored, computed) = (stored_flags(bytes), record.flags.difference(wrong).bits());
     if stored != computed {
         let place = Place::inode(ino.get()).in_field("i_flags");
-        let finding = Finding::new(&kinds::INODE_FLAGS, place);
-        state.findings.add(finding.hex(stored, computed));
+        let is_taken = InodeFlags::from_bits_retain(stored & !computed);
+        let is_secret =
+            features.incompat(Incompat::ENCRYPT) && is_taken.contains(InodeFlags::ENCRYPT);
+        let kind = if is_secret { &kinds::ENCRYPTION_FLAG } else { &kinds::INODE_FLAGS };
+        state.findings.add(Finding::new(kind, place).hex(stored, computed));
     }
 }

@@ -16,8 +16,7 @@ use crate::format::layout::{Layout, inodes};
 const DOUBLE: usize = 13;
 
 fn fault(state: &State, place: Place, found: u64, computed: u64) {
-    let finding = Finding::new(&kinds::INODE_RESIZE, place);
-    state.findings.add(finding.stored(found).computed(computed));
+    state.differ(&kinds::INODE_RESIZE, place, found, computed);
 }
 
 /// The groups with backups.
@@ -92,9 +91,9 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
     let listed = backups.len().saturating_add(1);
     let listed = u64::try_from(listed).unwrap_or(u64::MAX);
     let blocks = u64::from(layout.reserved_gdt_blocks).saturating_mul(listed).saturating_add(1);
-    let computed = blocks << state.units();
-    // With clusters, programs count them in different ways.
-    if record.blocks_512 != computed && layout.cluster_bits == 0 {
+    // Each of them counts as a cluster.
+    let computed = blocks.saturating_mul(state.cluster_blocks()) << state.units();
+    if record.blocks_512 != computed {
         let place = here().in_field("i_blocks");
         state.differ(&kinds::INODE_BLOCKS, place, record.blocks_512, computed);
     }

@@ -54,6 +54,8 @@ pub(super) struct Totals {
     pub(super) large_files: AtomicU64,
     /// Directories with more links than are counted.
     pub(super) many_links: AtomicU64,
+    /// Files with a tree of fs-verity.
+    pub(super) verified: AtomicU64,
     pub(super) used_clusters: AtomicU64,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,
@@ -101,6 +103,15 @@ pub(super) struct State {
     pub(super) cancelled: AtomicBool,
 }
 
+/// A field's value as it is usually written.
+pub(super) fn shown(field: &str, value: u64) -> Value {
+    match field {
+        "i_mode" => Value::Octal(value),
+        "i_flags" | "bg_flags" => Value::Hex(value),
+        _ => Value::Number(value),
+    }
+}
+
 impl State {
     /// Empty lists for a volume.
     ///
@@ -145,6 +156,8 @@ impl State {
 
     /// Adds a finding with the stored and the computed number.
     pub(super) fn differ(&self, kind: &'static Kind, place: Place, stored: u64, computed: u64) {
+        let field = place.field.unwrap_or_default();
+        let (stored, computed) = (shown(field, stored), shown(field, computed));
         self.findings.add(Finding::new(kind, place).stored(stored).computed(computed));
     }
 
@@ -163,7 +176,7 @@ impl State {
             Corrupt::Superblock { field, value, .. }
             | Corrupt::Group { field, value, .. }
             | Corrupt::Inode { field, value, .. } => {
-                Finding::new(kind, at.in_field(field)).stored(*value)
+                Finding::new(kind, at.in_field(field)).stored(shown(field, *value))
             }
             Corrupt::Mapping { what, value, .. }
             | Corrupt::Directory { what, value, .. }

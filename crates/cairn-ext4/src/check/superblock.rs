@@ -7,6 +7,7 @@ use cairn_check::{Finding, Place, Value};
 
 use super::kinds;
 use super::state::State;
+use crate::dir::hash::HALF_MD4;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, SIZE, STATE_VALID, Superblock};
 use crate::info;
@@ -25,6 +26,11 @@ pub(super) fn check_fields(state: &State) {
     if layout.reserved_gdt_blocks > 0 && !features.compat(Compat::RESIZE_INODE) {
         wrong("s_reserved_gdt_blocks", layout.reserved_gdt_blocks.into(), 0);
     }
+    let version = raw.s_def_hash_version;
+    if state.hash.hash(version, b"").is_none() {
+        // Directories keep the one of their index.
+        wrong("s_def_hash_version", version.into(), HALF_MD4.into());
+    }
     let room = layout.inode_size.saturating_sub(128);
     for (field, stored) in [
         ("s_min_extra_isize", raw.s_min_extra_isize.get()),
@@ -35,15 +41,13 @@ pub(super) fn check_fields(state: &State) {
             wrong(field, stored.into(), layout.want_extra_isize.into());
         }
     }
-    if !features.ro_compat(RoCompat::BIGALLOC) {
-        for (field, stored, right) in [
-            ("s_log_cluster_size", raw.s_log_cluster_size.get(), raw.s_log_block_size.get()),
-            ("s_clusters_per_group", raw.s_clusters_per_group.get(), layout.blocks_per_group),
-        ] {
-            if stored != right {
-                wrong(field, stored.into(), right.into());
-            }
-        }
+    let sizes = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
+    if !features.ro_compat(RoCompat::BIGALLOC) && sizes.0 != sizes.1 {
+        wrong("s_log_cluster_size", sizes.0.into(), sizes.1.into());
+    }
+    let (stored, right) = (raw.s_clusters_per_group.get(), layout.clusters_per_group);
+    if stored != right {
+        wrong("s_clusters_per_group", stored.into(), right.into());
     }
     if raw.s_journal_uuid != [0; 16] && !info::has_external_journal(&state.superblock) {
         let half = raw.s_journal_uuid.first_chunk().copied().unwrap_or_default();
@@ -52,6 +56,9 @@ pub(super) fn check_fields(state: &State) {
         state.findings.add(finding.hex(u64::from_be_bytes(half), 0_u64));
     }
     check_features(state);
+    if layout.has_no_room_of_hurd() {
+        wrong("s_creator_os", raw.s_creator_os.get().into(), 0);
+    }
     if raw.s_journal_dev.get() != 0 && raw.s_journal_inum.get() != 0 {
         // Linux refuses a volume with two journals.
         wrong("s_journal_dev", raw.s_journal_dev.get().into(), 0);
@@ -75,6 +82,15 @@ fn check_features(state: &State) {
     let sums = RoCompat::GDT_CSUM;
     if features.ro_compat(sums) && features.ro_compat(RoCompat::METADATA_CSUM) {
         found("s_feature_ro_compat", features.ro_compat.bits(), sums.bits());
+    }
+    let clusters = RoCompat::BIGALLOC;
+    if features.ro_compat(clusters) && state.layout.first_data_block != 0 {
+        // Clusters begin at block 0. Here each has one block, so that nothing lies elsewhere.
+        found("s_feature_ro_compat", features.ro_compat.bits(), clusters.bits());
+    }
+    let orphans = Compat::ORPHAN_FILE;
+    if features.compat(orphans) && state.superblock.raw.s_orphan_file_inum.get() == 0 {
+        found("s_feature_compat", features.compat.bits(), orphans.bits());
     }
     let present = RoCompat::ORPHAN_PRESENT;
     if features.ro_compat(present) && !features.compat(Compat::ORPHAN_FILE) {
@@ -101,7 +117,9 @@ pub(super) fn check_totals(state: &State) {
     }
     let large = totals.large_files.load(Relaxed);
     let many = totals.many_links.load(Relaxed);
+    let verified = totals.verified.load(Relaxed);
     for (count, feature, what) in [
+        (verified, RoCompat::VERITY, "files with fs-verity without verity"),
         (large, RoCompat::LARGE_FILE, "files of 2 GiB or more without large_file"),
         (many, RoCompat::DIR_NLINK, "directories with more than 65000 links without dir_nlink"),
     ] {

@@ -9,7 +9,7 @@ use cairn_base::Ino;
 use cairn_vfs::FileKind;
 
 use super::shape::{FAST_SYMLINK, has_attribute, is_tree};
-use super::{Around, is_reserved, types};
+use super::{Around, context, is_reserved, types};
 use crate::corrupt::Corrupt;
 use crate::format::features::Incompat;
 use crate::format::inode::{Inode as Record, InodeFlags};
@@ -31,8 +31,16 @@ pub(crate) fn check(
     {
         return Ok(());
     }
+    let (field, value) = ("i_flags", record.flags.bits().into());
+    let encryption = context::proved(around, ino, record);
+    if encryption != record.flags {
+        let problem = match encryption.contains(InodeFlags::ENCRYPT) {
+            true => "without the flag of encryption that a context proves",
+            false => "with the flag of encryption, and without a context",
+        };
+        return Err(Corrupt::Inode { ino, field, value, problem });
+    }
     if let Some(problem) = wrong_form(ino, record, kind, features.incompat(Incompat::INLINE_DATA)) {
-        let (field, value) = ("i_flags", record.flags.bits().into());
         return Err(Corrupt::Inode { ino, field, value, problem });
     }
     let is_possible = match kind {

@@ -1,6 +1,7 @@
-//! What an inode is: the form of its contents (`shape`) and its type (`types`), as its record and
-//! what it holds prove them. Readers refuse what contradicts itself (`loaded`), the check corrects
-//! it, and the rescue reads by what is proved: all three ask the same questions.
+//! What an inode is: the form of its contents (`shape`), its type (`types`) and whether it is
+//! encrypted (`context`), as its record and what it holds prove them. Readers refuse what
+//! contradicts itself (`loaded`), the check corrects it, and the rescue reads by what is proved:
+//! all three ask the same questions.
 
 #![cfg_attr(
     not(test),
@@ -13,6 +14,7 @@
     )
 )]
 
+pub(crate) mod context;
 pub(crate) mod loaded;
 pub(crate) mod shape;
 pub(crate) mod types;
@@ -33,6 +35,9 @@ pub(crate) trait Around {
 
     /// The first block of a file, if it has one that can be read.
     fn first_block(&self, ino: Ino, record: &Record) -> Option<Vec<u8>>;
+
+    /// The block of attributes of a file, if it has one that can be read.
+    fn attribute_block(&self, record: &Record) -> Option<Vec<u8>>;
 }
 
 /// Who can follow a whole map.

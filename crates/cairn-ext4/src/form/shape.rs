@@ -6,7 +6,7 @@
 
 use cairn_base::{Ino, Pba};
 
-use super::{Maps, is_reserved};
+use super::{Maps, context, is_reserved};
 use crate::format::extent::{NodeView, Site};
 use crate::format::features::Incompat;
 use crate::format::indirect;
@@ -27,7 +27,7 @@ pub(crate) fn flags(around: &dyn Maps, ino: Ino, record: &Record) -> InodeFlags 
     if is_reserved(layout, ino) {
         return record.flags;
     }
-    let mut stored = allowed(layout, record.flags);
+    let mut stored = allowed(layout, context::proved(around, ino, record));
     if stored.contains(InodeFlags::EA_INODE) {
         // No value lies in its inode.
         if !(stored.contains(InodeFlags::INLINE_DATA) && has_attribute(ino, record)) {

@@ -31,6 +31,7 @@ pub(crate) fn read(
     flags: IoFlags,
 ) -> Result<usize> {
     inode.kind.check_regular()?;
+    inode.check_readable(&ops.layout)?;
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size || buf.is_empty() {
@@ -65,6 +66,7 @@ pub(crate) fn read_shared(
     take: &mut dyn FnMut(&[&[u8]]),
 ) -> Result<bool> {
     inode.kind.check_regular()?;
+    inode.check_readable(&ops.layout)?;
     let pieces = {
         let _data = inode.data.read();
         if inode.is_inline() || flags.contains(IoFlags::DIRECT) {

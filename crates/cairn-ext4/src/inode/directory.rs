@@ -137,12 +137,15 @@ fn inline_bytes(ops: &Operations, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> 
 /// Finds a name, including `.` and `..`.
 ///
 /// # Errors
-/// The directory is damaged, or the device failed.
+/// The directory is encrypted or damaged, or the device failed.
 pub(crate) fn lookup(
     ops: &Operations,
     inode: &Arc<Inode>,
     name: &[u8],
 ) -> Result<Option<(Ino, Option<FileKind>)>> {
+    if name != b".." {
+        inode.check_readable(&ops.layout)?;
+    }
     if inode.is_inline() {
         let (head, tail) = inline_bytes(ops, inode)?;
         let found = InlineDir { head: &head, tail: &tail }.lookup(&settings(ops, inode), name)?;
@@ -248,6 +251,7 @@ pub(crate) fn read(
     if inode.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
     }
+    inode.check_readable(&ops.layout)?;
     {
         let _names = inode.namespace.read();
         if inode.is_inline() {

@@ -32,6 +32,12 @@ impl Around for Loading<'_> {
         let first = system_file::leading_blocks(layout, buffers, system, ino, record, 1).ok()?;
         Some(buffers.get(*first.first()?).ok()?.image().to_vec())
     }
+
+    fn attribute_block(&self, record: &Record) -> Option<Vec<u8>> {
+        let pba = record.file_acl;
+        let is_inside = self.0.layout.contains(pba, 1);
+        is_inside.then(|| self.0.buffers.get(pba).ok())?.map(|buffer| buffer.image().to_vec())
+    }
 }
 
 impl Operations {

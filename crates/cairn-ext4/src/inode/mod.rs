@@ -38,9 +38,10 @@ use cairn_cache::durability::Ledger;
 use cairn_cache::file::{FileCache, PageCache};
 use cairn_cache::status::ExtentStatus;
 use cairn_cache::writeback::Flushable;
-use cairn_vfs::FileKind;
+use cairn_vfs::{Error as VfsError, FileKind};
 
 use crate::checksum::InodeSeed;
+use crate::form;
 use crate::format::features::Incompat;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
@@ -105,6 +106,16 @@ impl Inode {
     /// its places in the table and in lists. The constant makes it what a heap profile of a mount
     /// with 20,000 inodes showed for each: 3,830 bytes.
     pub(crate) const BYTES: u64 = (size_of::<Self>() + FileCache::BYTES + 1920) as u64;
+
+    /// What is encrypted cannot be read: Cairn has no keys.
+    ///
+    /// # Errors
+    /// [`VfsError::Encrypted`]: the contents, the names or the target are.
+    pub(crate) fn check_readable(&self, layout: &Layout) -> Result<(), VfsError> {
+        let has_feature = layout.features.incompat(Incompat::ENCRYPT);
+        let is_encrypted = has_feature && form::is_encrypted(layout, &self.state.read().record);
+        if is_encrypted { Err(VfsError::Encrypted) } else { Ok(()) }
+    }
 
     /// Creates an inode that is new or was loaded.
     pub(crate) fn new(

@@ -10,7 +10,6 @@ use super::mapper::InodeMapper;
 use super::{Inode, inline};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::form;
 use crate::op::Operations;
 use crate::space::BlockSource;
 use crate::txn::Handle;
@@ -18,12 +17,13 @@ use crate::txn::Handle;
 /// The target of a symbolic link.
 ///
 /// # Errors
-/// [`VfsError::Invalid`] if the inode is not a symbolic link; its size or map is damaged, or the
-/// device failed.
+/// [`VfsError::Invalid`] if the inode is not a symbolic link; it is encrypted; its size or map is
+/// damaged, or the device failed.
 pub(crate) fn read(ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
     }
+    inode.check_readable(&ops.layout)?;
     if inode.is_inline() {
         return inline::contents(ops, inode);
     }
@@ -53,9 +53,7 @@ pub(crate) fn read(ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<u8>> {
     };
     let image = ops.buffers.get(pba)?.image();
     let target = image.get(..len).ok_or(bad(size))?;
-    let is_encrypted = form::is_encrypted(&ops.layout, &inode.state.read().record);
-    let is_text = is_encrypted || !target.contains(&0);
-    if is_text { Ok(target.to_vec()) } else { Err(bad(size).into()) }
+    if target.contains(&0) { Err(bad(size).into()) } else { Ok(target.to_vec()) }
 }
 
 /// Stores a long target in a journalled block.

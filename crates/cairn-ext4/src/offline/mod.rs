@@ -61,13 +61,13 @@ impl Offline {
     pub(crate) fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Self> {
         redo::finish(&*device)?;
         let superblock = first_superblock(&*device)?;
-        let superblock = if is_at_rest(&superblock) {
+        let superblock = if is_at_rest(&device, &superblock)? {
             superblock
         } else {
             let volume = Ext4::open(device.clone(), runtime.clone(), &MountOptions::default())?;
             volume.unmount()?;
             let superblock = first_superblock(&*device)?;
-            if !is_at_rest(&superblock) {
+            if !is_at_rest(&device, &superblock)? {
                 let why = "it was not unmounted cleanly and cannot be recovered";
                 return Err(Error::NeedsCheck(why.into()));
             }
@@ -200,12 +200,17 @@ fn first_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     }
 }
 
-/// True if nothing is to be recovered.
-fn is_at_rest(superblock: &Superblock) -> bool {
+/// True if nothing is to be recovered. A log may hold changes although the superblock does not say
+/// so: a mount replays it.
+fn is_at_rest(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> Result<bool> {
     let features = superblock.features();
     let is_marked = features.incompat(Incompat::RECOVER)
         || features.ro_compat(RoCompat::ORPHAN_PRESENT)
         || superblock.raw.s_last_orphan.get() != 0;
     let is_valid = superblock.raw.s_state.get() & STATE_VALID != 0;
-    !is_marked && (is_valid || features.compat(Compat::HAS_JOURNAL))
+    if is_marked || !(is_valid || features.compat(Compat::HAS_JOURNAL)) {
+        return Ok(false);
+    }
+    let layout = Layout::new(superblock, device.geometry().size)?;
+    Ok(!journal_area::holds_log(device, superblock, &layout)?)
 }

@@ -47,7 +47,7 @@ fn replayed(
     let volume = RawVolume::open(device.clone(), choice)?;
     // No backup says whether the log has anything: it is as old as the volume.
     let says_clean = !volume.superblock.features().incompat(Incompat::RECOVER);
-    if says_clean && volume.backup.is_none() {
+    if says_clean && volume.backup.is_none() && !holds_log(&volume) {
         return Ok(volume);
     }
     let overlay: Arc<dyn BlockDevice> = match Overlay::new(device) {
@@ -63,6 +63,13 @@ fn replayed(
     fresh.notes = notes;
     fresh.lacks_log = !is_whole;
     Ok(fresh)
+}
+
+/// Does the log hold changes that the superblock does not ask for? A mount replays them.
+fn holds_log(volume: &RawVolume) -> bool {
+    let area = journal::area(volume).ok().flatten();
+    let log = area.and_then(|area| cairn_jbd2::read_superblock(&area).ok());
+    log.is_some_and(|log| log.start != 0)
 }
 
 /// Replays the log into the overlay: with its fast commits, or else what is sound of it.

@@ -83,6 +83,10 @@ impl Around for RawVolume {
         walk(self, ino, record, &mut first);
         self.block(first.found?).ok().map(|image| image.to_vec())
     }
+
+    fn attribute_block(&self, record: &Record) -> Option<Vec<u8>> {
+        self.block(record.file_acl).ok().map(|image| image.to_vec())
+    }
 }
 
 impl Maps for RawVolume {

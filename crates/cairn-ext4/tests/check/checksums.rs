@@ -71,6 +71,36 @@ fn a_block_of_names_is_sealed_if_all_else_agrees() {
     judge_checksum(&path, &sound, start + 1023, start + name - 8, codes);
 }
 
+/// A letter of a name that has changed, which the checksum alone tells: the block is not taken as
+/// it is without losses.
+#[test]
+fn a_block_with_a_changed_letter_is_not_sealed_without_losses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    image(&path, ARGS);
+    let sound = read_image(&path).unwrap();
+    let root: u64 =
+        debugfs(&path, "bmap <2> 0").lines().find_map(|line| line.parse().ok()).unwrap();
+    let block = sound.read_at(root * 1024, 1024).unwrap();
+    let name = block.windows(4).position(|bytes| bytes == b"file").unwrap() as u64;
+    let device = with_flip(&sound, root * 1024 + name);
+    let code = "ext4.directory.checksum";
+    assert_eq!(codes(&device), [code]);
+    let safe = plan(device.fork(), Scope::Accounting).unwrap();
+    assert!(safe.changes.is_empty() && safe.after.count() == 1, "{:?}", safe.steps.kept());
+    let (all, after) = repaired(&device, Scope::All).unwrap();
+    let lost = all.steps.losing().any(|step| step.kind.code == code);
+    assert!(lost && all.after.count() == 0, "{:?}", all.steps.kept());
+    let said = complaint(&after, &path);
+    assert!(said.is_none(), "{}", said.unwrap_or_default());
+    // A tail of which another byte is wrong still has the checksum of the names.
+    let device = with_flip(&sound, root * 1024 + 1024 - 12);
+    assert_eq!(codes(&device), ["ext4.directory.checksum_only"]);
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0));
+    snapshot(sound).assert_same(&snapshot(after));
+}
+
 #[test]
 fn a_block_of_attributes_is_sealed_if_their_hashes_are_right() {
     let dir = tempfile::tempdir().unwrap();

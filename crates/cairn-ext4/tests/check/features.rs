@@ -17,6 +17,9 @@ use crate::support::difference;
 const WORDS: [(&str, u64); 3] = [("compat", 92), ("incompat", 96), ("ro_compat", 100)];
 const JOURNAL_WORDS: [(&str, u64); 4] =
     [("compat", 36), ("incompat", 40), ("ro_compat", 44), ("nr_users", 64)];
+/// Bits that e2fsck accepts, and Linux does not: fast commits in so short a journal, and clusters
+/// beside a first block of 1.
+const REFUSED_BY_LINUX: [(&str, usize); 2] = [("compat", 10), ("ro_compat", 9)];
 /// `h_blocktype` of a journal's superblock.
 const VERSION_AT: u64 = 7;
 
@@ -35,14 +38,20 @@ fn with_bit(sound: &MemoryDevice, bytes: [u64; 4], bit: usize) -> MemoryDevice {
     changed
 }
 
-/// Compares all bits of a word. Returns what differs.
-fn compare(sound: &MemoryDevice, bytes: [u64; 4], named: &str, at: &Path) -> Vec<String> {
+/// Compares all bits of a word but some. Returns what differs.
+fn compare(
+    sound: &MemoryDevice,
+    bytes: [u64; 4],
+    named: &str,
+    at: &Path,
+    left_out: &[usize],
+) -> Vec<String> {
     let differs = |bit: usize| {
         write_image(&with_bit(sound, bytes, bit), at).unwrap();
         let (verdict, lines) = difference(at)?;
         Some(format!("{named}, bit {bit}: e2fsck exits {}, check: {lines}", verdict.status))
     };
-    (0..32).filter_map(differs).collect()
+    (0..32).filter(|bit| !left_out.contains(bit)).filter_map(differs).collect()
 }
 
 #[test]
@@ -58,7 +67,9 @@ fn e2fsck_agrees_on_every_bit_of_every_feature_word() {
         let sound = read_image(&path).unwrap();
         for (name, at) in WORDS {
             let bytes = [0, 1, 2, 3].map(|byte| 1024 + at + byte);
-            wrong.extend(compare(&sound, bytes, &format!("{args:?}, {name}"), &hurt));
+            let refused = REFUSED_BY_LINUX.iter().filter(|(word, _)| *word == name);
+            let refused: Vec<usize> = refused.map(|(_, bit)| *bit).collect();
+            wrong.extend(compare(&sound, bytes, &format!("{args:?}, {name}"), &hurt, &refused));
         }
         if args[1] != "ext3" {
             continue;
@@ -74,7 +85,7 @@ fn e2fsck_agrees_on_every_bit_of_every_feature_word() {
             journaled.write_at(journal + VERSION_AT, vec![version]).unwrap();
             let bytes = [3, 2, 1, 0].map(|byte| journal + at + byte);
             let named = format!("journal of kind {version}, {name}");
-            wrong.extend(compare(&journaled, bytes, &named, &hurt));
+            wrong.extend(compare(&journaled, bytes, &named, &hurt, &[]));
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));

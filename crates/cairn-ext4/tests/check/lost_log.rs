@@ -11,6 +11,7 @@ use cairn_check::Report;
 use cairn_check::repair::Scope;
 use cairn_check::repair::undo::file_size;
 use cairn_ext4::SuperblockChoice;
+use cairn_ext4::tune::{TuneOptions, tune};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, command, mke2fs};
 
@@ -95,6 +96,17 @@ fn a_log_without_the_flag_of_a_recovery_is_replayed() {
     assert!(codes(&device).contains(&"ext4.superblock.contradicted"), "{:?}", codes(&device));
     let after = mended(&device, Scope::Accounting, &hurt);
     assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0]);
+    // So do a mount, a rescue, and who changes the volume without one.
+    assert_eq!(crashed.lost(mounted(&device).as_ref()), [""; 0]);
+    let (runtime, mut counts): (Arc<dyn Runtime>, _) = (Threads::new(), Counts::default());
+    let shared = Arc::new(device.fork());
+    let opened = cairn_ext4::rescue::open(shared.clone(), SuperblockChoice::Best, &runtime);
+    opened.unwrap().tree(&mut counts);
+    assert!(counts.files > FILES, "{} files: {:?}", counts.files, counts.losses);
+    let label = TuneOptions { label: Some("other".into()), ..TuneOptions::default() };
+    tune(shared.clone(), runtime, &label).unwrap();
+    assert_eq!(complaint(&shared, &hurt), None);
+    assert_eq!(crashed.lost(mounted(&shared).as_ref()), [""; 0]);
     write_image(&device, &hurt).unwrap();
     command("e2fsck").arg("-fy").arg(&hurt).output().expect("e2fsck starts");
     assert_eq!(crashed.lost(mounted(&read_image(&hurt).unwrap()).as_ref()), [""; 0]);

@@ -19,9 +19,12 @@ mod hostile;
 mod injected;
 mod lies;
 mod lost_log;
+mod marked;
 mod quota;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod repaired;
 mod reserved;
 mod support;
+mod swept;
+mod whiteouts;

@@ -137,3 +137,23 @@ fn orphans_without_their_mark_are_found_and_ended() {
     assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0));
     assert_eq!(complaint(&after, &at), None);
 }
+
+/// With clusters, each block that the resize inode lists counts as one.
+#[test]
+fn a_resize_inode_counts_clusters() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    let args = ["-t", "ext4", "-b", "2048", "-O", "bigalloc,resize_inode", "-C", "8192"];
+    mke2fs(&sound, 256 << 20, &args);
+    for (request, code) in
+        [("sif <7> blocks 508", "ext4.inode.blocks"), ("clri <7>", "ext4.inode.resize")]
+    {
+        let device = injected(&sound, &hurt, request);
+        assert!(!e2fsck_check(&hurt).is_clean(), "{request}");
+        let (plan, after) = repaired(&device, Scope::Accounting).expect(request);
+        let codes: Vec<_> = plan.steps.kept().iter().map(|step| step.kind.code).collect();
+        assert!(codes.contains(&code) && plan.after.count() == 0, "{request}: {codes:?}");
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{request}: {}", said.unwrap_or_default());
+    }
+}

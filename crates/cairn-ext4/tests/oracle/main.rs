@@ -28,6 +28,7 @@ mod reserving_ahead;
 mod resize;
 mod resized_descriptors;
 mod resized_system_files;
+mod resized_then_checked;
 mod second_mount;
 mod sequence;
 mod shapes;

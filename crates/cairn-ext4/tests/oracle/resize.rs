@@ -210,7 +210,7 @@ fn what_a_volume_cannot_become_is_refused_and_nothing_is_written() {
 }
 
 /// Bytes of the volumes that become smaller.
-const SPREAD: u64 = 48 * MIB;
+pub const SPREAD: u64 = 48 * MIB;
 
 /// Shapes of volumes that become smaller.
 const SMALLER: &[&[&str]] = &[
@@ -232,13 +232,13 @@ fn has_journal(shape: &[&str]) -> bool {
 }
 
 /// Does the superblock say that the volume was unmounted?
-fn is_marked_clean(device: &MemoryDevice) -> bool {
+pub fn is_marked_clean(device: &MemoryDevice) -> bool {
     const STATE: usize = 58;
     device.read_at(1024, 1024).unwrap()[STATE] & 1 != 0
 }
 
 /// A volume with trees, and some of them removed: what is left is spread.
-fn spread(size: u64, shape: &[&str], seed: u64) -> Arc<MemoryDevice> {
+pub fn spread(size: u64, shape: &[&str], seed: u64) -> Arc<MemoryDevice> {
     let device = volume(size, shape);
     let image = tempfile::NamedTempFile::new().unwrap();
     write_image(&device, image.path()).unwrap();

@@ -109,7 +109,7 @@ impl Inode {
     pub(crate) fn check_unencrypted(&self, disk: &Disk) -> Result<()> {
         let encrypted = self.state.read().record.advise.contains(Advise::ENCRYPT);
         if encrypted && disk.layout.features.contains(Features::ENCRYPT) {
-            return Err(Error::Vfs(cairn_vfs::Error::NoKey));
+            return Err(Error::Vfs(cairn_vfs::Error::Encrypted));
         }
         Ok(())
     }

@@ -331,7 +331,7 @@ impl Replay<'_> {
         }
         let name = &*source.name;
         // A mount that cannot know all hashes is read-only.
-        let hash = names.hash(name).ok_or(cairn_vfs::Error::NoKey)?;
+        let hash = names.hash(name).ok_or(cairn_vfs::Error::Encrypted)?;
         let mut op = self.op(edit::BLOCKS)?;
         let Some(found) = lookup::locate(disk, &directory, name)? else {
             return edit::add_hashed(&mut op, &directory, (name, hash), inode.nid, inode.kind);

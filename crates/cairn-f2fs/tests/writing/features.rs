@@ -164,7 +164,7 @@ fn encrypted_inodes_need_a_key() {
     let fs = open(&device, "");
     let no_key = |result: cairn_vfs::Result<()>| {
         let error = result.unwrap_err();
-        assert!(matches!(error, Error::NoKey) && error.errno() == 126, "{error}");
+        assert!(matches!(error, Error::Encrypted) && error.errno() == 126, "{error}");
     };
     let size = SetAttributes { size: Some(10), ..SetAttributes::default() };
     no_key(fs.read(closed, 0, &mut [0; 9], IoFlags::empty()).map(drop));

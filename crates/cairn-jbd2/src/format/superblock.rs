@@ -202,6 +202,16 @@ impl Superblock {
         }
     }
 
+    /// True if Linux can write fast commits: their area leaves it the smallest log.
+    #[must_use]
+    pub fn has_room_for_fast_commits(&self) -> bool {
+        let wish = match self.raw.s_num_fc_blks.get() {
+            0 => DEFAULT_FAST_COMMIT_BLOCKS,
+            blocks => blocks,
+        };
+        self.blocks.checked_sub(wish).is_some_and(|left| left >= MIN_JOURNAL_BLOCKS)
+    }
+
     /// Block after the last one of the log, where the fast-commit area begins.
     #[must_use]
     pub fn end_of_log(&self) -> u32 {

@@ -59,6 +59,11 @@ pub(super) fn candidates(device: &dyn BlockDevice, state: &State) -> Vec<Candida
     if !state.layout.features.ro_compat(RoCompat::BIGALLOC) && clusters != 0 {
         found.extend(witness(&|raw| raw.s_blocks_per_group = clusters.into()));
     }
+    found.extend(
+        cluster_size(state).and_then(|log| {
+            witness(&|raw: &mut RawSuperblock| raw.s_log_cluster_size = log.into())
+        }),
+    );
     if u64::from(raw.s_journal_inum.get()) != inodes::JOURNAL.get()
         && state.layout.features.compat(Compat::HAS_JOURNAL)
     {
@@ -84,6 +89,15 @@ pub(super) fn features_of_files(device: &dyn BlockDevice, state: &State) -> Vec<
         })
     };
     flags.filter_map(|(flag, _)| with(flag)).collect()
+}
+
+/// The size of clusters by their number in a group.
+fn cluster_size(state: &State) -> Option<u32> {
+    let raw = &state.superblock.raw;
+    let (blocks, clusters) = (raw.s_blocks_per_group.get(), raw.s_clusters_per_group.get());
+    let ratio = blocks.checked_div(clusters).filter(|ratio| ratio.is_power_of_two())?;
+    let is_used = state.layout.features.ro_compat(RoCompat::BIGALLOC);
+    is_used.then(|| raw.s_log_block_size.get().saturating_add(ratio.ilog2()))
 }
 
 /// The number of reserved blocks that the resize inode lists.

@@ -213,7 +213,7 @@ pub(super) fn mend_resize(mender: &mut Mender<'_>, findings: &[&Finding]) -> Res
     indirect::encode(&slots, &mut record.block);
     let copies = as_u64(backups.len()).saturating_add(1);
     let owned = u64::from(layout.reserved_gdt_blocks).saturating_mul(copies).saturating_add(1);
-    record.blocks_512 = owned << state.units();
+    record.blocks_512 = owned.saturating_mul(state.cluster_blocks()) << state.units();
     mender.edit_bytes(ino, |bytes| record.encode(ino, layout, bytes))?;
     findings.iter().for_each(|finding| mender.step(finding));
     Ok(())

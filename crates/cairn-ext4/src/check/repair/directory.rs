@@ -9,7 +9,7 @@ use cairn_check::{Finding, Severity, Value};
 use super::super::dir_blocks::Directory;
 use super::super::htree::{self, Role};
 use super::super::{directory, kinds};
-use super::mender::{Mender, step};
+use super::mender::{DAMAGED, Mender, step};
 use super::{contents, rebuild};
 use crate::error::Result;
 use crate::format::dir_entry::{DOTDOT_AT, remove_at, seal_leaf};
@@ -60,6 +60,7 @@ fn note(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) {
             path.extend_from_slice(name);
             "the name"
         }
+        None if finding.kind.code == kinds::DIRECTORY_CHECKSUM.code => DAMAGED,
         None => "names in this block",
     };
     mender.steps.add(step(finding).losing(path, what));
@@ -82,10 +83,7 @@ fn edit(finding: &Finding) -> Option<Edit> {
     let code = finding.kind.code;
     let is = |kind: &cairn_check::Kind| kind.code == code;
     let at = || usize::try_from(finding.place.offset?).ok();
-    let number = match finding.computed {
-        Some(Value::Number(number) | Value::Hex(number)) => Some(number),
-        _ => None,
-    };
+    let number = finding.computed.as_ref().and_then(Value::number);
     let removed = [&kinds::ENTRY_TARGET, &kinds::DIRECTORY_LINKED, &kinds::ENCRYPTION_CONTEXT];
     if removed.iter().any(|kind| is(kind)) {
         return at().map(Edit::Remove);

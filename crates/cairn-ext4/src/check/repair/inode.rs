@@ -143,10 +143,7 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
 
 /// A number that the finding has computed.
 fn computed(finding: &Finding) -> Option<u64> {
-    match finding.computed {
-        Some(Value::Number(number) | Value::Hex(number)) => Some(number),
-        _ => None,
-    }
+    finding.computed.as_ref().and_then(Value::number)
 }
 
 /// Mends a field of a record.
@@ -169,7 +166,7 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     } else if is(&kinds::INODE_DELETED) {
         let is_used = number.is_some();
         mender.edit(ino, |record| record.dtime = if is_used { 0 } else { now })?
-    } else if is(&kinds::INODE_FLAGS) {
+    } else if is(&kinds::INODE_FLAGS) || is(&kinds::ENCRYPTION_FLAG) {
         let Some(flags) = number.and_then(|number| u32::try_from(number).ok()) else {
             return Ok(());
         };
@@ -195,7 +192,9 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     } else {
         false
     };
-    if is_done {
+    if is_done && is(&kinds::ENCRYPTION_FLAG) {
+        mender.lose(finding, ino, "the mark: what it has may still be encrypted");
+    } else if is_done {
         mender.step(finding);
     }
     Ok(())

@@ -99,6 +99,9 @@ pub(super) fn is_independent(finding: &Finding) -> bool {
         &kinds::INODE_BITMAP_PADDING,
         &kinds::XATTR_HASH,
     ];
-    finding.kind.severity == Severity::Accounting
+    // It tells the size of clusters, where that is what is wrong.
+    let is_witness = finding.place.field == Some("s_clusters_per_group");
+    !is_witness
+        && finding.kind.severity == Severity::Accounting
         && free.iter().any(|kind| kind.code == finding.kind.code)
 }

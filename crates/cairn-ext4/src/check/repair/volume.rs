@@ -11,18 +11,16 @@ use crate::format::superblock::{REVISION, RawSuperblock};
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(field) = finding.place.field else { continue };
-        let number = match finding.computed {
-            Some(Value::Number(number) | Value::Hex(number)) => number,
-            _ => 0,
-        };
+        let number = finding.computed.as_ref().and_then(Value::number).unwrap_or(0);
         let mut is_done = true;
         mender.edit_superblock(|superblock| match field {
             "s_r_blocks_count" => superblock.set_reserved_blocks(number),
-            "s_feature_incompat" | "s_feature_ro_compat" => {
+            "s_feature_compat" | "s_feature_incompat" | "s_feature_ro_compat" => {
                 superblock.make_dynamic();
                 let mut features = superblock.features();
                 let bits = u32::try_from(number).unwrap_or(0);
                 match field {
+                    "s_feature_compat" => features.compat = Compat::from_bits_retain(bits),
                     "s_feature_incompat" => features.incompat = Incompat::from_bits_retain(bits),
                     _ => features.ro_compat = RoCompat::from_bits_retain(bits),
                 }
@@ -47,6 +45,10 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
 
 /// Sets a field by its name. False if it is not known, or the number does not fit.
 fn set(raw: &mut RawSuperblock, field: &str, number: u64) -> bool {
+    if let ("s_def_hash_version", Ok(byte)) = (field, u8::try_from(number)) {
+        raw.s_def_hash_version = byte;
+        return true;
+    }
     let (Ok(word), half) = (u32::try_from(number), u16::try_from(number)) else { return false };
     match (field, half) {
         (REVISION, _) => raw.s_rev_level = word.into(),
@@ -58,6 +60,7 @@ fn set(raw: &mut RawSuperblock, field: &str, number: u64) -> bool {
         ("s_usr_quota_inum", _) => raw.s_usr_quota_inum = word.into(),
         ("s_grp_quota_inum", _) => raw.s_grp_quota_inum = word.into(),
         ("s_prj_quota_inum", _) => raw.s_prj_quota_inum = word.into(),
+        ("s_creator_os", _) => raw.s_creator_os = word.into(),
         ("s_journal_dev", _) => raw.s_journal_dev = word.into(),
         ("s_journal_inum", _) => raw.s_journal_inum = word.into(),
         _ => return false,

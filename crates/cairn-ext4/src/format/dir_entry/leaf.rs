@@ -64,6 +64,18 @@ pub(crate) fn verify_leaf(
     Ok(())
 }
 
+/// Does the stored checksum prove the entries of a block whose tail is wrong? It does if it is
+/// right, or has one wrong bit: a wrong bit of the entries changes more of it.
+pub(crate) fn proves_entries(block: &[u8], format: &DirFormat) -> bool {
+    let (Some(seed), Some((entries, tail))) =
+        (format.seed.0, block.split_at_checked(format.leaf_len()))
+    else {
+        return false;
+    };
+    let stored = tail.last_chunk().map(|sum| u32::from_le_bytes(*sum));
+    stored.is_some_and(|stored| (stored ^ crc32c(seed, entries)).count_ones() <= 1)
+}
+
 /// Makes the block a leaf with these entries and a checksum.
 pub(crate) fn pack_leaf<'n>(
     block: &mut [u8],

@@ -20,7 +20,7 @@ use crate::corrupt::Corrupt;
 
 mod leaf;
 
-pub(crate) use leaf::{pack_leaf, seal_leaf, verify_leaf};
+pub(crate) use leaf::{pack_leaf, proves_entries, seal_leaf, verify_leaf};
 
 /// Longest name, in bytes.
 pub(crate) const NAME_MAX: usize = 255;

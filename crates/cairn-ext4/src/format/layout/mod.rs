@@ -207,6 +207,14 @@ impl Layout {
         })
     }
 
+    /// True if the volume was made for the Hurd, whose inodes have no room for its features.
+    #[must_use]
+    pub(crate) fn has_no_room_of_hurd(&self) -> bool {
+        let features = [Incompat::BITS_64, Incompat::EA_INODE];
+        let has = features.into_iter().any(|feature| self.features.incompat(feature));
+        self.creator == Creator::Hurd && has
+    }
+
     /// True if the group has a superblock or its backup. Group 0 always has.
     #[must_use]
     pub(crate) fn backups(&self, group: u32) -> bool {
