@@ -1,4 +1,5 @@
-//! Measures the ways to a disk: the page cache, direct transfers one at a time, and many at once.
+//! Measures the ways to a disk: the page cache, direct transfers one at a time, many at once, and
+//! only the large ones of them.
 //!
 //! `depth PATH`: a block device or a file of at least 256 MiB, whose contents are **overwritten**.
 
@@ -21,18 +22,22 @@ fn main() {
     let path = Path::new(&path);
     let open = || FileDevice::open(path, OpenOptions::write()).expect("the device opens");
     fill(&open());
-    println!("{:28} {:>12} {:>12} {:>12}", "", "page cache", "one by one", "many");
+    let [cache, one, many, large] = ["page cache", "one by one", "many", "large ones"];
+    println!("{:28} {cache:>12} {one:>12} {many:>12} {large:>12}", "");
     for (name, measure) in MEASURES {
         let mut line = format!("{name:28}");
-        for way in 0..3 {
+        for way in 0..4 {
             forget(path);
             let rate = match way {
                 0 => measure(&open()),
                 1 => measure(&DirectFile::over(open()).expect("direct transfers")),
-                _ => {
+                many_or_large => {
                     let device = DirectFile::over(open()).expect("direct transfers").with_depth();
                     device.depth().expect("an io_uring");
-                    measure(&device)
+                    match many_or_large {
+                        2 => measure(&device),
+                        _ => measure(&device.with_page_cache().expect("a descriptor")),
+                    }
                 }
             };
             line += &format!(" {rate:>12.0}");

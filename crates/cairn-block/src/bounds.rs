@@ -34,6 +34,25 @@ pub fn total_len(bufs: &[Bytes]) -> u64 {
     bufs.iter().map(|buf| buf.len() as u64).sum()
 }
 
+/// Leaves the first `len` bytes and returns the rest.
+pub(crate) fn split_off(bufs: &mut Vec<Bytes>, len: usize) -> Vec<Bytes> {
+    let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), len);
+    for mut buf in bufs.drain(..) {
+        if left == 0 {
+            rest.push(buf);
+        } else if buf.len() <= left {
+            left -= buf.len();
+            kept.push(buf);
+        } else {
+            rest.push(buf.split_off(left));
+            kept.push(buf);
+            left = 0;
+        }
+    }
+    *bufs = kept;
+    rest
+}
+
 fn describe(request: &Request) -> (Operation, u64, u64) {
     match request {
         Request::Read { offset, buf } => (Operation::Read, *offset, buf.len() as u64),

@@ -1,18 +1,20 @@
 //! [`FileDevice`]: an image file or a block device of the host, through the host's page cache.
 //!
-//! All requests are complete when `submit` returns. Many threads may call it at once. A flush is
+//! All requests are complete when `submit` returns. Many threads may call it at once. The reads of
+//! a batch begin together: the system is told of all before the first is waited for. A flush is
 //! `fdatasync`. Once a flush has failed every later one fails too: Linux marks the pages clean
 //! after it reported the error, so a second `fdatasync` would claim a durability that does not
 //! exist.
 
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags, fadvise};
 use rustix::io::Errno;
 
 use crate::bounds;
@@ -33,11 +35,12 @@ mod loops;
 mod making;
 mod ofd;
 mod open;
+mod runs;
 mod transfer;
 
 pub use attach::LoopDevice;
 pub use claim::BlockClaim;
-pub use direct::{DEPTH, DirectFile, Indirect};
+pub use direct::{DEPTH, DirectFile, Indirect, WRITERS};
 pub use holder::backing_file;
 pub use kept::KeptImage;
 pub use making::lock_making;
@@ -125,11 +128,12 @@ impl FileDevice {
         }
         let mut fua =
             Fua { wanted: batch.durability.fua && changes > 0, alone: changes == 1, owed: false };
+        self.announce(&batch.requests);
         let mut read = Vec::new();
         for request in batch.requests {
             match request {
                 Request::Read { offset, mut buf } => {
-                    read_all(&self.file, offset, &mut buf, 1)?;
+                    read_all(&self.file, offset, std::slice::from_mut(&mut buf), 1)?;
                     read.push(buf);
                 }
                 Request::Write { offset, bufs } => write_all(&self.file, offset, &bufs, &mut fua)?,
@@ -141,6 +145,19 @@ impl FileDevice {
             self.sync()?;
         }
         Ok(read)
+    }
+
+    /// The system begins to read all that the batch will wait for, one after the other.
+    fn announce(&self, requests: &[Request]) {
+        let runs = || runs::of(requests).filter(|run| matches!(run, [Request::Read { .. }, ..]));
+        if runs().nth(1).is_none() {
+            return;
+        }
+        for bytes in runs().map(runs::bytes) {
+            // Where it is no help, the read itself tells what is wrong.
+            let len = NonZeroU64::new(bytes.end - bytes.start);
+            let _ = len.map(|len| fadvise(&self.file, bytes.start, Some(len), Advice::WillNeed));
+        }
     }
 
     fn punch(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {

@@ -1,11 +1,12 @@
 //! Transfers by system calls of the calling thread, until all bytes are read or written.
 
 use std::fs::File;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::IoBuf;
 use crate::bounds::total_len;
 use crate::error::{Error, ErrorKind, Operation, Result};
 
@@ -27,16 +28,24 @@ impl Fua {
     }
 }
 
-/// Fills `buf` from `offset`. What ends off a multiple of `unit` ends the file.
-pub(super) fn read_all(file: &File, offset: u64, buf: &mut [u8], unit: u64) -> Result<()> {
-    let len = buf.len() as u64;
+/// Fills the buffers one after the other from `offset` on. What ends off a multiple of `unit` ends
+/// the file.
+pub(super) fn read_all(file: &File, offset: u64, bufs: &mut [IoBuf], unit: u64) -> Result<()> {
+    let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
     let mut done = 0;
-    while done < buf.len() {
-        let read = retry(|| rustix::io::pread(file, &mut buf[done..], offset + done as u64));
-        let read = read.map_err(|error| failed(Operation::Read, error, offset, len))?;
-        done += read;
-        if read == 0 || done < buf.len() && !(done as u64).is_multiple_of(unit) {
-            return Err(truncated(offset, len));
+    for group in bufs.chunks_mut(MAX_BUFFERS) {
+        let mut slices: Vec<IoSliceMut<'_>> =
+            group.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+        let mut left = &mut slices[..];
+        IoSliceMut::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let read = retry(|| rustix::io::preadv(file, left, offset + done))
+                .map_err(|error| failed(Operation::Read, error, offset, len))?;
+            done += read as u64;
+            if read == 0 || done < len && !done.is_multiple_of(unit) {
+                return Err(truncated(offset, len));
+            }
+            IoSliceMut::advance_slices(&mut left, read);
         }
     }
     Ok(())

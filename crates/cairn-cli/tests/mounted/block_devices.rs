@@ -197,23 +197,34 @@ fn a_block_device_is_used_as_its_name_says_and_info_tells() {
     let told = way(&format!("{device}?io=direct"));
     let is_direct = told.contains("direct, up to 64 requests at once");
     assert!(is_direct || told.contains("io_uring is refused"), "{told}");
-    for name in [device.to_owned(), format!("{device}?io=buffered")] {
+    let told = way(&format!("{device}?io=buffered"));
+    assert!(told.contains("through the page cache") && !told.contains("direct"), "{told}");
+    for name in [device.to_owned(), format!("{device}?io=auto")] {
         let told = way(&name);
-        assert!(told.contains("through the page cache") && !told.contains("direct"), "{told}");
+        let is_mixed = told.contains("large transfers direct, ") && told.contains(" 16 writes");
+        assert!(is_mixed && told.ends_with("others through the page cache)"), "{told}");
     }
-    assert_eq!(way(text(&image)), "file");
+    for name in [text(&image).to_owned(), format!("{}?io=auto", image.display())] {
+        assert_eq!(way(&name), "file");
+    }
     let refused = run(CAIRN, &["info", &format!("{device}?io=fast")]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && said.contains("direct or buffered"), "{said}");
+    assert!(
+        refused.status.code() == Some(2) && said.contains("auto, direct or buffered"),
+        "{said}"
+    );
 }
 
-/// A daemon is killed while it writes, on a block device and on a file that is used directly.
+/// A daemon is killed while it writes, on a block device, and on one and a file that are used
+/// directly alone.
 #[test]
 fn a_kill_under_load_leaves_what_was_synced() {
     let volume = Volume::make(SIZE, &[]);
     let (image, root) = (volume.image(), volume.root());
     let device = LoopDevice::attach(&image, false);
-    let names = [text(device.path()), text(&image)].map(|name| format!("{name}?io=direct"));
+    let direct = [text(device.path()), text(&image)].map(|name| format!("{name}?io=direct"));
+    let names = [text(device.path()).to_owned()].into_iter().chain(direct);
+    let names: Vec<String> = names.collect();
     for (round, name) in names.iter().enumerate() {
         let mut daemon = Command::new(CAIRN)
             .args(["mount", "-f", name, text(&root)])
@@ -226,7 +237,7 @@ fn a_kill_under_load_leaves_what_was_synced() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let path = |number: usize| volume.path(&format!("{round} {number}"));
-        let contents = |number: usize| vec![number as u8; 50_000 + number * 1000];
+        let contents = |number: usize| vec![number as u8; 50_000 + number * 4000];
         for number in 0..40 {
             fs::write(path(number), contents(number)).unwrap();
             if number < 20 {
@@ -254,9 +265,10 @@ fn a_write_that_the_device_fails_is_an_error_with_its_place() {
     done(&run("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", text(&small)]));
     let image = small.join("image");
     fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
-    {
-        let device = LoopDevice::attach(&image, false);
+    let device = LoopDevice::attach(&image, false);
+    for is_mixed in [false, true] {
         let device = DirectFile::open(device.path(), OpenOptions::write()).unwrap().with_depth();
+        let device = if is_mixed { device.with_page_cache().unwrap() } else { device };
         let write = |number: u64| {
             let bufs = vec![IoBuf::copy_from(&vec![1; 1 << 20]).into_bytes()];
             Request::Write { offset: number << 20, bufs }
@@ -271,5 +283,6 @@ fn a_write_that_the_device_fails_is_an_error_with_its_place() {
         let read = Batch { requests: vec![Request::Read { offset: 0, buf }], ..Batch::default() };
         assert_eq!(device.submit(read).wait().unwrap().len(), 1);
     }
+    drop(device);
     umount(&small);
 }

@@ -50,3 +50,4 @@ mod transports;
 mod trees;
 mod unchecked;
 mod user;
+mod ways;

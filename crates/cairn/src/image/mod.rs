@@ -180,14 +180,14 @@ impl ImageSpec {
                 _ if is_address => others.push(item),
                 Some(("io", name)) => {
                     self.transfers = Transfers::parse(name).ok_or_else(|| {
-                        format!("'{name}' is no way to a disk: give direct or buffered")
+                        format!("'{name}' is no way to a disk: give auto, direct or buffered")
                     })?;
                 }
                 _ => {
                     return Err(format!(
                         "'?{item}' is not understood; only ?offset=BYTES, ?format=raw (or \
-                         qcow2, zstd), ?key-file=FILE, ?key-fd=N and ?io=direct (or buffered) can \
-                         follow the image's name, with & between them"
+                         qcow2, zstd), ?key-file=FILE, ?key-fd=N and ?io=auto (or \
+                         direct, buffered) can follow the image's name, with & between them"
                     ));
                 }
             }

@@ -36,6 +36,7 @@ fn displays_what_it_parses() {
         "/no/a?key-fd=3",
         "/no/a?offset=512&key-fd=0",
         "/no/a?io=direct",
+        "/no/a?io=auto",
         "/no/a?format=raw&offset=512&io=buffered",
         "/no/a?io=direct#2",
         "nbd://host/disk",

@@ -9,8 +9,8 @@ use crate::IoBuf;
 use crate::bounds::total_len;
 use crate::buffer;
 use crate::device::Geometry;
-use crate::error::Result;
-use crate::file::transfer::read_all;
+use crate::error::{Operation, Result};
+use crate::file::transfer::{failed, retry, truncated};
 
 /// What every host accepts.
 pub(crate) const PAGE: u64 = buffer::ALIGNMENT as u64;
@@ -29,14 +29,14 @@ impl Alignment {
     const SAFE: Self = Self { offset: PAGE, memory: PAGE };
 
     /// Of a file that is open for direct transfers. The first bytes are read to see whether it
-    /// works; if less than a page is refused, it is pages.
+    /// works; if less than a page is refused, it is pages. Of a block device it is its block.
     pub(super) fn of(file: &File, geometry: &Geometry, is_block_device: bool) -> Result<Self> {
         let told = told(file);
         let wanted = match (is_block_device, told) {
             (true, _) => {
                 let offset = u64::from(geometry.logical_block).max(SECTOR);
                 let memory = told.map_or(SECTOR, |told| told.memory.max(SECTOR));
-                Self { offset, memory: memory.max(offset) }
+                Self { offset, memory: memory.max(offset).min(PAGE) }
             }
             (false, Some(told)) => {
                 let offset = told.offset.max(SECTOR);
@@ -44,6 +44,11 @@ impl Alignment {
             }
             (false, None) => Self::SAFE,
         };
+        if is_block_device {
+            // Every request that the device takes is to fit: what is written directly must not be
+            // read through the page cache.
+            return wanted.try_read(file, geometry).map(|()| wanted);
+        }
         if wanted.is_possible() && wanted.try_read(file, geometry).is_ok() {
             return Ok(wanted);
         }
@@ -61,7 +66,11 @@ impl Alignment {
         }
         let before = if self.memory < PAGE { self.memory as usize } else { 0 };
         let mut buf = IoBuf::try_zeroed(before + self.offset as usize)?;
-        read_all(file, 0, &mut buf[before..], self.offset)
+        let read = retry(|| rustix::io::pread(file, &mut buf[before..], 0));
+        match read.map_err(|error| failed(Operation::Read, error, 0, self.offset))? {
+            read if read as u64 == self.offset => Ok(()),
+            _ => Err(truncated(0, self.offset)),
+        }
     }
 
     pub(super) fn fits(self, offset: u64, len: u64) -> bool {

@@ -18,7 +18,7 @@ use crate::file::transfer::{Fua, MAX_BUFFERS, failed, read_all, refused, truncat
 /// The memory of a transfer.
 #[derive(Debug)]
 pub(super) enum Memory {
-    Read(IoBuf),
+    Read(Vec<IoBuf>),
     Write(Vec<Bytes>),
 }
 
@@ -29,14 +29,14 @@ pub(super) struct Transfer {
     pub(super) memory: Memory,
     /// What the length of each part of it is a multiple of.
     pub(super) unit: u64,
-    /// The number of a read among the reads of its batch.
+    /// The number of its first read among the reads of its batch.
     pub(super) place: usize,
 }
 
 impl Transfer {
     pub(super) fn len(&self) -> u64 {
         match &self.memory {
-            Memory::Read(buf) => buf.len() as u64,
+            Memory::Read(bufs) => bufs.iter().map(|buf| buf.len() as u64).sum(),
             Memory::Write(bufs) => total_len(bufs),
         }
     }
@@ -51,15 +51,15 @@ impl Transfer {
     /// Carries it out in the calling thread.
     pub(super) fn carry_out(&mut self, file: &File, fua: &mut Fua) -> Result<()> {
         match &mut self.memory {
-            Memory::Read(buf) => read_all(file, self.offset, buf, self.unit),
+            Memory::Read(bufs) => read_all(file, self.offset, bufs, self.unit),
             Memory::Write(bufs) => write_all(file, self.offset, bufs, fua),
         }
     }
 
-    pub(super) fn into_buf(self) -> Option<IoBuf> {
+    pub(super) fn into_bufs(self) -> Vec<IoBuf> {
         match self.memory {
-            Memory::Read(buf) => Some(buf),
-            Memory::Write(_) => None,
+            Memory::Read(bufs) => bufs,
+            Memory::Write(_) => Vec::new(),
         }
     }
 }
@@ -83,11 +83,10 @@ impl std::fmt::Debug for State {
 }
 
 impl Job {
-    fn done(&self, place: usize, outcome: Result<Option<IoBuf>>) {
+    fn done(&self, place: usize, outcome: Result<Vec<IoBuf>>) {
         let mut state = self.0.lock();
         match outcome {
-            Ok(Some(buf)) => state.bufs[place] = Some(buf),
-            Ok(None) => {}
+            Ok(bufs) => put(&mut state.bufs[place..], bufs),
             Err(error) => {
                 state.error.get_or_insert(error);
             }
@@ -105,6 +104,11 @@ impl Job {
         };
         completer.expect("the last transfer comes once").complete(outcome);
     }
+}
+
+/// The first places get their buffers.
+pub(super) fn put(places: &mut [Option<IoBuf>], bufs: Vec<IoBuf>) {
+    places.iter_mut().zip(bufs).for_each(|(place, buf)| *place = Some(buf));
 }
 
 impl Drop for Job {
@@ -144,7 +148,7 @@ impl Sent {
     pub(super) fn finish(mut self, file: &File) {
         let mut fua = Fua { wanted: false, alone: false, owed: false };
         let outcome = self.transfer.carry_out(file, &mut fua);
-        self.job.done(self.transfer.place, outcome.map(|()| self.transfer.into_buf()));
+        self.job.done(self.transfer.place, outcome.map(|()| self.transfer.into_bufs()));
     }
 }
 
@@ -170,7 +174,10 @@ impl Slot {
     pub(super) fn new(mut sent: Sent) -> Self {
         let piece = |start: *mut u8, len| libc::iovec { iov_base: start.cast(), iov_len: len };
         let pieces = match &mut sent.transfer.memory {
-            Memory::Read(buf) => vec![piece(buf.as_mut_ptr(), buf.len())],
+            Memory::Read(bufs) => {
+                let filled = bufs.iter_mut().filter(|buf| !buf.is_empty());
+                filled.map(|buf| piece(buf.as_mut_ptr(), buf.len())).collect()
+            }
             // The kernel only reads what is written to the file.
             Memory::Write(bufs) => {
                 let filled = bufs.iter().filter(|buf| !buf.is_empty());
@@ -237,7 +244,7 @@ impl Slot {
     pub(super) fn deliver(self, outcome: Result<()>) {
         let Sent { transfer, job } = self.sent;
         let place = transfer.place;
-        job.done(place, outcome.map(|()| transfer.into_buf()));
+        job.done(place, outcome.map(|()| transfer.into_bufs()));
     }
 
     /// Carries it out from its start, in the calling thread.
@@ -286,8 +293,9 @@ mod tests {
 
     #[test]
     fn an_end_is_an_error_with_its_place() {
-        for result in [0, 100] {
-            let (mut slot, completion) = slot(Memory::Read(IoBuf::zeroed(4096)));
+        for result in [0, 100, 1100] {
+            let (mut slot, completion) =
+                slot(Memory::Read(vec![IoBuf::zeroed(1024), IoBuf::zeroed(3072)]));
             let Next::Done(Err(error)) = slot.completed(result) else { panic!("it goes on") };
             assert_eq!((error.kind, error.range), (ErrorKind::OutOfRange, Some((1 << 20, 4096))));
             slot.deliver(Err(error));
@@ -301,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_batch_fails_if_its_transfers_are_gone() {
-        let (slot, completion) = slot(Memory::Read(IoBuf::zeroed(512)));
+        let (slot, completion) = slot(Memory::Read(vec![IoBuf::zeroed(512)]));
         slot.leak();
         assert_eq!(completion.wait().unwrap_err().kind, ErrorKind::Io);
     }

@@ -2,8 +2,11 @@
 //!
 //! Transfers whose offset and length the file allows are direct; memory that it does not allow is
 //! copied. Other transfers (a superblock of 1 KiB in a file) use a second, buffered descriptor of
-//! the same file. Linux keeps the two coherent: a direct write drops the cached pages that it
-//! covers, and a direct read writes dirty pages first. A flush is `fdatasync`.
+//! the same file: the filesystem below keeps the two coherent. Of a block device all transfers fit,
+//! because Linux does not ([`written`]). A flush is `fdatasync`.
+//!
+//! [`DirectFile::with_page_cache`] transfers only what is large directly: small reads have the
+//! readahead of Linux then, and small writes are collected by it ([`plan`]).
 //!
 //! With a [`Ring`], the transfers of a batch are in the kernel at once, and `submit` returns before
 //! they are done, so that several batches are. Who waits for one transfer at once gains nothing
@@ -16,26 +19,36 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::{FileDevice, Fua, OpenOptions};
 use crate::IoBuf;
 use crate::bounds;
-use crate::device::{Batch, BlockDevice, Completion, Durability, Geometry, Growable, Request};
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Growable, Request};
 use crate::error::{Error, Operation, Result};
 use crate::extent::Extent;
 
 mod alignment;
 mod job;
+#[cfg(test)]
+mod mixed_tests;
+mod plan;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod writers;
+mod written;
 
-use alignment::Alignment;
-use job::{Memory, Sent, Transfer};
+use alignment::{Alignment, PAGE};
+use job::{Memory, Sent, Transfer, put};
+use plan::{Other, Plan};
 pub use ring::DEPTH;
 use ring::Ring;
+pub use writers::WRITERS;
+use writers::Writers;
+use written::Written;
 
 /// A read of so many bytes takes longer than to hand it to the ring.
 const LARGE: u64 = 256 << 10;
@@ -45,6 +58,10 @@ const LARGE: u64 = 256 << 10;
 pub struct DirectFile {
     /// Goes first: it waits for the kernel.
     turns: Turns,
+    /// What is small goes through the page cache.
+    mixed: Option<Mixed>,
+    /// The io_uring was given writes of a block device since the last flush.
+    wrote: AtomicBool,
     /// Locks, geometry, flushes and unaligned transfers.
     buffered: FileDevice,
     direct: File,
@@ -67,14 +84,18 @@ pub struct Indirect {
     pub why: Error,
 }
 
-/// What a batch is made of.
-struct Plan {
-    transfers: Vec<Transfer>,
-    /// Of all reads, in their order; those that are done.
-    bufs: Vec<Option<IoBuf>>,
-    /// The others, with the number of a read.
-    others: Vec<(Request, usize)>,
-    changes: usize,
+/// Large transfers directly, small ones through the page cache.
+#[derive(Debug)]
+struct Mixed {
+    writers: Writers,
+    written: Written,
+}
+
+/// Who carries transfers out.
+enum Hands<'d> {
+    Caller,
+    Ring(&'d Ring),
+    Writers(&'d Writers),
 }
 
 impl DirectFile {
@@ -93,9 +114,14 @@ impl DirectFile {
     /// The host's filesystem or the device has no direct I/O, or `/proc` is not mounted.
     pub fn over(buffered: FileDevice) -> Result<Self, Box<Indirect>> {
         match Self::direct(&buffered) {
-            Ok((direct, alignment)) => {
-                Ok(Self { turns: Turns::OneByOne, buffered, direct, alignment })
-            }
+            Ok((direct, alignment)) => Ok(Self {
+                turns: Turns::OneByOne,
+                mixed: None,
+                wrote: AtomicBool::new(false),
+                buffered,
+                direct,
+                alignment,
+            }),
             Err(why) => Err(Box::new(Indirect { device: buffered, why })),
         }
     }
@@ -124,6 +150,25 @@ impl DirectFile {
         self
     }
 
+    /// Transfers only large pieces directly from now on, and others through the page cache. Several
+    /// large writes are in the kernel at once, whatever [`DirectFile::depth`] says.
+    ///
+    /// # Errors
+    /// The system has no further descriptor.
+    pub fn with_page_cache(mut self) -> Result<Self, Box<Indirect>> {
+        let file = match self.direct.try_clone() {
+            Ok(file) => file,
+            Err(error) => {
+                let why = Error::from_io("open for direct I/O", error);
+                return Err(Box::new(Indirect { device: self.into_buffered(), why }));
+            }
+        };
+        let Geometry { size, logical_block, .. } = self.buffered.geometry();
+        let page = PAGE.max(rustix::param::page_size() as u64).max(logical_block.into());
+        self.mixed = Some(Mixed { writers: Writers::new(file), written: Written::new(size, page) });
+        Ok(self)
+    }
+
     /// Most transfers that the kernel has at once for one caller.
     ///
     /// # Errors
@@ -147,83 +192,88 @@ impl DirectFile {
         &self.direct
     }
 
-    fn plan(&self, requests: Vec<Request>) -> Result<Plan> {
-        let mut plan =
-            Plan { transfers: Vec::new(), bufs: Vec::new(), others: Vec::new(), changes: 0 };
-        let unit = self.alignment.offset;
-        for request in requests {
-            let place = plan.bufs.len();
-            match request {
-                Request::Read { offset, buf } => {
-                    plan.bufs.push(None);
-                    if self.alignment.fits(offset, buf.len() as u64) {
-                        let memory = Memory::Read(buf);
-                        plan.transfers.push(Transfer { offset, memory, unit, place });
-                    } else {
-                        plan.others.push((Request::Read { offset, buf }, place));
-                    }
-                }
-                Request::Write { offset, bufs }
-                    if self.alignment.fits(offset, bounds::total_len(&bufs)) =>
-                {
-                    plan.changes += 1;
-                    let memory = Memory::Write(self.alignment.aligned(bufs)?);
-                    plan.transfers.push(Transfer { offset, memory, unit, place });
-                }
-                other => {
-                    plan.changes += 1;
-                    plan.others.push((other, place));
-                }
-            }
-        }
-        Ok(plan)
-    }
-
     fn begin(&self, batch: Batch) -> Result<Completion> {
         let geometry = self.buffered.geometry();
         batch.requests.iter().try_for_each(|request| bounds::check(&geometry, request))?;
-        let mut plan = self.plan(batch.requests)?;
+        let written = self.mixed.as_ref().map(|mixed| &mixed.written);
+        let mut plan = Plan::of(batch.requests, self.alignment, written)?;
         if plan.changes > 0 {
             self.buffered.check_whole(Operation::Write)?;
         }
         if batch.durability.preflush {
-            self.buffered.flush()?;
+            self.sync()?;
         }
         let wanted = batch.durability.fua && plan.changes > 0;
         let mut fua = Fua { wanted, alone: plan.changes == 1, owed: false };
-        for (request, place) in plan.others {
-            if !matches!(request, Request::Read { .. }) {
-                fua.owe();
-            }
-            let batch = Batch { requests: vec![request], durability: Durability::default() };
-            if let Some(buf) = self.buffered.submit(batch).wait()?.pop() {
-                plan.bufs[place] = Some(buf);
-            }
+        if !plan.others.is_empty() {
+            self.through_cache(plan.others, &mut plan.bufs, &mut fua)?;
         }
-        match self.ring_for(&plan.transfers, wanted) {
-            None => self.carry_out(plan.transfers, &mut plan.bufs, &mut fua)?,
-            Some(ring) => {
-                let (sent, completion) = Sent::all(plan.transfers, plan.bufs);
-                if let Err(back) = ring.send(sent) {
-                    back.into_iter().for_each(|sent| sent.finish(&self.direct));
+        let hands = self.hands(&plan.transfers, wanted);
+        if let Hands::Caller = hands {
+            self.carry_out(plan.transfers, &mut plan.bufs, &mut fua)?;
+        } else {
+            let (sent, completion) = Sent::all(plan.transfers, plan.bufs);
+            match hands {
+                Hands::Caller => {}
+                Hands::Writers(writers) => writers.send(sent),
+                Hands::Ring(ring) => {
+                    if plan.changes > 0 && self.buffered.is_block_device {
+                        self.wrote.store(true, Ordering::Release);
+                    }
+                    if let Err(back) = ring.send(sent) {
+                        back.into_iter().for_each(|sent| sent.finish(&self.direct));
+                    }
                 }
-                if !wanted {
-                    return Ok(completion);
-                }
-                plan.bufs = completion.wait()?.into_iter().map(Some).collect();
-                fua.owe();
             }
+            if !wanted {
+                return Ok(completion);
+            }
+            plan.bufs = completion.wait()?.into_iter().map(Some).collect();
+            fua.owe();
         }
         if fua.owed {
-            self.buffered.flush()?;
+            self.sync()?;
         }
         Ok(Completion::ready(Ok(plan.bufs.into_iter().flatten().collect())))
     }
 
-    /// The ring, if it brings something. `waits`: the caller waits for the transfers.
-    fn ring_for(&self, transfers: &[Transfer], waits: bool) -> Option<&Ring> {
-        let Turns::Ring(ring) = &self.turns else { return None };
-        let is_for_it = match transfers {
+    fn through_cache(
+        &self,
+        others: Vec<Other>,
+        bufs: &mut [Option<IoBuf>],
+        fua: &mut Fua,
+    ) -> Result<()> {
+        let (mut requests, mut places, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
+        for Other { request, place, leaves } in others {
+            match request {
+                Request::Read { .. } => places.push(place),
+                _ => fua.owe(),
+            }
+            requests.push(request);
+            leaving.extend(leaves);
+        }
+        let read = self.buffered.submit(Batch { requests, ..Batch::default() }).wait()?;
+        places.into_iter().zip(read).for_each(|(place, buf)| bufs[place] = Some(buf));
+        if let Some(mixed) = &self.mixed {
+            leaving.into_iter().for_each(|bytes| mixed.written.leave(bytes));
+        }
+        Ok(())
+    }
+
+    /// `waits`: the caller waits for the transfers.
+    fn hands(&self, transfers: &[Transfer], waits: bool) -> Hands<'_> {
+        let is_write = |transfer: &Transfer| matches!(transfer.memory, Memory::Write(_));
+        if let Some(mixed) = &self.mixed
+            && transfers.iter().any(is_write)
+        {
+            let is_alone = waits && transfers.len() == 1;
+            return match is_alone || Writers::is_own_thread() {
+                true => Hands::Caller,
+                false => Hands::Writers(&mixed.writers),
+            };
+        }
+        let Turns::Ring(ring) = &self.turns else { return Hands::Caller };
+        let is_for_ring = match transfers {
             [] => false,
             [only] => match only.memory {
                 Memory::Read(_) => only.len() >= LARGE,
@@ -231,7 +281,7 @@ impl DirectFile {
             },
             _ => !(waits && ring.is_own_thread()),
         };
-        is_for_it.then_some(ring)
+        if is_for_ring { Hands::Ring(ring) } else { Hands::Caller }
     }
 
     /// One after the other, in the calling thread.
@@ -243,10 +293,16 @@ impl DirectFile {
     ) -> Result<()> {
         for mut transfer in transfers {
             transfer.carry_out(&self.direct, fua)?;
-            let place = transfer.place;
-            if let Some(buf) = transfer.into_buf() {
-                bufs[place] = Some(buf);
-            }
+            put(&mut bufs[transfer.place..], transfer.into_bufs());
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.buffered.flush()?;
+        // What other programs have read of it meanwhile is dropped, so that they see what is there.
+        if self.wrote.swap(false, Ordering::AcqRel) {
+            let _ = fadvise(self.buffered.descriptor(), 0, None, Advice::DontNeed);
         }
         Ok(())
     }
@@ -262,7 +318,7 @@ impl BlockDevice for DirectFile {
     }
 
     fn flush(&self) -> Result<()> {
-        self.buffered.flush()
+        self.sync()
     }
 
     fn extents(&self, range: Range<u64>) -> Result<Vec<Extent>> {
@@ -270,6 +326,7 @@ impl BlockDevice for DirectFile {
     }
 
     fn as_growable(&self) -> Option<&dyn Growable> {
-        self.buffered.as_growable()
+        // The set of pages has its size from the start.
+        self.mixed.is_none().then(|| self.buffered.as_growable())?
     }
 }

@@ -20,7 +20,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 
 use super::active::ActiveZones;
 use super::{Zone, ZoneLimits, ZonedDevice};
-use crate::bounds::total_len;
+use crate::bounds::{split_off, total_len};
 use crate::device::{Batch, BlockDevice, Completer, Completion, Durability, Geometry, Request};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::join::join;
@@ -353,25 +353,6 @@ impl Drop for PendingReset {
         self.lanes.lanes[self.index].lock().busy = false;
         self.lanes.pump(self.index);
     }
-}
-
-/// Leaves the first `len` bytes and returns the rest.
-fn split_off(bufs: &mut Vec<Bytes>, len: usize) -> Vec<Bytes> {
-    let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), len);
-    for mut buf in bufs.drain(..) {
-        if left == 0 {
-            rest.push(buf);
-        } else if buf.len() <= left {
-            left -= buf.len();
-            kept.push(buf);
-        } else {
-            rest.push(buf.split_off(left));
-            kept.push(buf);
-            left = 0;
-        }
-    }
-    *bufs = kept;
-    rest
 }
 
 impl BlockDevice for ZoneOrder {
