@@ -20,15 +20,18 @@ use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{CheckpointFlags, Features, Layout};
 use crate::sizes::is_between;
 
-/// How much speaks against a copy: what is fatal, what loses something, and everything.
+/// How much speaks against a copy: what is fatal, what loses something, and everything; and then,
+/// that it has features by which Cairn does not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Weight {
     fatal: u64,
     losing: u64,
     all: u64,
+    is_limited: bool,
 }
 
-const UNREADABLE: Weight = Weight { fatal: u64::MAX, losing: u64::MAX, all: u64::MAX };
+const UNREADABLE: Weight =
+    Weight { fatal: u64::MAX, losing: u64::MAX, all: u64::MAX, is_limited: true };
 
 /// What a check with a copy has found.
 struct Seen {
@@ -124,6 +127,7 @@ fn see(
         Err(Error::Device(error)) => return Err(Error::Device(error)),
         Err(_) => return Ok(unreadable),
     };
+    volume.check_fields(&findings);
     let context = examine(volume, findings, (runtime, observer.clone()), threads, None)?;
     let inodes = Totals::get(&context.totals.inodes);
     let count_of = |kind| context.findings.count_of(kind);
@@ -137,6 +141,7 @@ fn see(
         fatal: count(|severity| severity == Severity::Fatal),
         losing: count(|severity| severity == Severity::Losing),
         all: report.count(),
+        is_limited: context.layout.features.read_only_reason().is_some(),
     };
     Ok(Seen { weight, inodes, wrong_sums })
 }

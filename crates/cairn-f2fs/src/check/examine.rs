@@ -9,7 +9,7 @@ use super::context::{Context, Totals};
 use super::nat::{self, ReadNat};
 use super::nat_bits::NatBits;
 use super::notes::Notes;
-use super::volume::Volume;
+use super::volume::{Volume, is_no_quota};
 use super::walk::Inodes;
 use super::{kinds, links, missing, nodes, quota, segments, types, zones};
 use crate::error::Result;
@@ -47,7 +47,8 @@ fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>, threads: usize) 
     let orphans = context.volume.orphans(findings)?;
     nat::mark(context, &orphans, nodes::ORPHAN, &kinds::ORPHAN);
     if layout.features.contains(crate::format::Features::QUOTA_INO) {
-        let quota = layout.quota_inodes.into_iter().filter(|ino| !ino.is_none());
+        let quota = layout.quota_inodes.into_iter();
+        let quota = quota.filter(|ino| !ino.is_none() && !is_no_quota(*ino, &context.volume));
         nat::mark(context, &quota.collect::<Vec<_>>(), nodes::QUOTA, &kinds::QUOTA);
     }
     context.progress.begin("inodes", layout.nat_blocks().into());

@@ -23,6 +23,11 @@ cairn_check::kinds! {
     SUPERBLOCK_FEATURES = "f2fs.superblock.features", Accounting,
         "The superblock says that the volume has other features than its inodes show.",
         "The features are set as the inodes show them.";
+    /// A field of the superblock is impossible, and nothing is read by it.
+    SUPERBLOCK_FIELD = "f2fs.superblock.field", Accounting,
+        "The superblock names quota files without the feature or by impossible numbers, or devices \
+            that do not make up the volume.",
+        "The number is set to 0; the names of devices are cleared, if the volume has one device.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
         "The superblock records that errors were found or that the volume has stopped.",
@@ -47,6 +52,15 @@ cairn_check::kinds! {
     CHECKPOINT_SUMMARIES = "f2fs.checkpoint.summaries", Accounting,
         "The checkpoint's summaries of the current segments are damaged.",
         "They are made from the nodes.";
+    /// The journal of the NAT is damaged, and footers of nodes say what it should be.
+    CHECKPOINT_JOURNAL = "f2fs.checkpoint.journal", Accounting,
+        "An entry of the checkpoint's journal of the NAT has a number that it cannot have.",
+        "The number is that of the footer of the node to which the entry leads.";
+    /// The journal of the NAT is damaged.
+    CHECKPOINT_JOURNAL_LOST = "f2fs.checkpoint.journal_lost", Losing,
+        "The checkpoint's journal of the NAT is damaged, and no footer of a node says what it \
+            should be.",
+        "The entry is dropped. The nodes are looked for, as all that the NAT lacks.";
     /// The `nat_bits` of the pack are wrong.
     NAT_BITS = "f2fs.checkpoint.nat_bits", Accounting,
         "The bits of full and of empty NAT blocks (nat_bits) differ from the NAT.",

@@ -83,6 +83,9 @@ fn check_inode(context: &Context, ino: Nid, node: &NodeState) {
     let place = || Place::inode(ino.get());
     let is_directory = node.kind() == Some(FileKind::Directory);
     let found = node.links();
+    if node.is(ORPHAN) && (ino == Nid::ROOT || node.is(QUOTA)) {
+        context.add(Finding::new(&kinds::ORPHAN, place()));
+    }
     if ino == Nid::ROOT {
         if found > 0 {
             context.add(Finding::new(&kinds::DIRECTORY_LINKED, place()));

@@ -93,7 +93,10 @@ fn check_summary(
 }
 
 /// Does the SIT call the block free?
-fn is_free(context: &Context, (segno, offset): (SegNo, u16)) -> Result<bool> {
+///
+/// # Errors
+/// The device's.
+pub(super) fn is_free(context: &Context, (segno, offset): (SegNo, u16)) -> Result<bool> {
     let entry = context.volume.sit_entry(segno)?;
     Ok(entry.is_some_and(|entry| !bits::test(&entry.valid_map, offset.into())))
 }

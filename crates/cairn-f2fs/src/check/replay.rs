@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::Overlay;
-use cairn_check::{Finding, Findings, Observer, Place, Value};
+use cairn_check::{Finding, Findings, Kind, Observer, Place, Value};
 use cairn_vfs::FileSystem;
 
 use super::examine::examine;
@@ -100,6 +100,11 @@ pub(super) fn is_pending(volume: &Volume) -> Result<bool> {
     Ok(!chain::select(&nodes, &nat)?.is_empty())
 }
 
+/// With these a recovery may write over what is in use.
+const HARM: [&Kind; 3] = [&kinds::SIT_BITS, &kinds::SIT_ENTRY, &kinds::BLOCK_SHARED];
+/// What is wrong with the list of orphans.
+const LISTS: [&Kind; 2] = [&kinds::ORPHAN, &kinds::ORPHAN_BLOCK];
+
 /// Can a mount recover it without harm? It takes the SIT at its word, and writes to blocks that the
 /// SIT calls free. If it cannot, that is a finding.
 ///
@@ -114,8 +119,15 @@ pub(super) fn is_safe(
     let scratch = Findings::new();
     if let Some(volume) = Volume::open(device.clone(), &scratch)? {
         let context = examine(volume, scratch, watch, threads, None)?;
-        let harm = [&kinds::SIT_BITS, &kinds::SIT_ENTRY, &kinds::BLOCK_SHARED];
-        if harm.iter().all(|kind| context.findings.count_of(kind) == 0) {
+        let count_of = |kind: &&Kind| context.findings.count_of(kind);
+        let is_harmless = HARM.iter().all(|kind| count_of(kind) == 0);
+        // A recovery leaves no list of orphans.
+        if LISTS.iter().any(|kind| count_of(kind) > 0) {
+            let (found, _) = context.findings.take().into_lists();
+            let is_one = |one: &Finding| LISTS.iter().any(|kind| kind.code == one.kind.code);
+            found.into_iter().filter(is_one).for_each(|one| findings.add(one));
+        }
+        if is_harmless {
             return Ok(true);
         }
     }

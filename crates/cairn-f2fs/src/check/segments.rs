@@ -59,6 +59,7 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
                     .inspect_err(|error| context.add(report::of(&kinds::SIT_ENTRY, error)))
                     .ok();
                 let entry = journal.get(&segno).map(|entry| (*entry).clone()).or(entry);
+                let entry = entry.filter(|_| !context.volume.is_unknown(segno));
                 if let Some(entry) = &entry {
                     check_entry(context, segno, entry);
                     left.add(context, segno, entry);

@@ -1,5 +1,5 @@
 //! Two damaged copies of the superblock: one copy with a field of the other, or with its checksum
-//! computed, may be a sound one.
+//! or one field computed, may be a sound one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 
+use super::implied;
 use crate::checkpoint;
 use crate::disk::SUPERBLOCKS;
 use crate::error::{Error, Result};
@@ -67,6 +68,26 @@ pub(super) fn merged(device: &Arc<dyn BlockDevice>) -> Result<Option<Arc<dyn Blo
             return Ok(None);
         }
         found = Some((bytes, above));
+    }
+    if found.is_none() {
+        return computed(device, &blocks);
+    }
+    Ok(found.map(|(_, above)| above))
+}
+
+/// The device with a superblock of which one field is computed from the others, if there is one way
+/// to make a sound one.
+fn computed(device: &Arc<dyn BlockDevice>, blocks: &[u8]) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let mut found: Option<(Vec<u8>, Arc<dyn BlockDevice>)> = None;
+    for copy in blocks.chunks_exact(BLOCK_SIZE).filter_map(Superblock::decode_any) {
+        for right in implied::fields(&copy, device.geometry().size) {
+            let bytes = right.encode();
+            let Some(above) = sound(device, &bytes)? else { continue };
+            if found.as_ref().is_some_and(|(known, _)| *known != bytes) {
+                return Ok(None);
+            }
+            found = Some((bytes, above));
+        }
     }
     Ok(found.map(|(_, above)| above))
 }

@@ -1,5 +1,5 @@
 //! Blocks in use to which nothing leads, and whose summaries name a pointer that leads elsewhere:
-//! the pointer is what is damaged.
+//! the pointer is what is damaged. If they name a node, its entry of the NAT is.
 //!
 //! A bit of the SIT that is wrong contradicts the count beside it. So a block that a possible entry
 //! calls used was in use, and the summary of a block in use is right.
@@ -7,7 +7,7 @@
 use cairn_check::{Finding, Kind, Place};
 
 use super::context::{Context, Scratch};
-use super::nodes::{DAMAGED, VISITED};
+use super::nodes::{DAMAGED, NodeState, VISITED};
 use super::{kinds, owners};
 use crate::error::Result;
 use crate::format::summary::ENTRIES;
@@ -51,6 +51,12 @@ impl Left {
     /// # Errors
     /// The device's.
     pub(super) fn check(self, context: &Context, scratch: &mut Scratch) -> Result<()> {
+        for addr in &self.0 {
+            if let Some(footer) = node_at(context, scratch, *addr)? {
+                let place = Place::node(footer.nid.get()).of_inode(footer.ino.get());
+                context.add(Finding::new(&kinds::NAT_ADDRESS, place.at_block(addr.get())));
+            }
+        }
         if FIRST.iter().any(|kind| context.findings.count_of(kind) > 0) {
             return Ok(());
         }
@@ -64,6 +70,36 @@ impl Left {
         }
         Ok(())
     }
+}
+
+/// The node in a block, if the NAT leads to an older version of it that the SIT calls free.
+fn node_at(
+    context: &Context,
+    scratch: &mut Scratch,
+    addr: BlockAddr,
+) -> Result<Option<NodeFooter>> {
+    let Some((true, owner)) = owners::stored(context, scratch, addr)? else { return Ok(None) };
+    let known = context.nodes.get(owner.nid).map(NodeState::addr);
+    let Some((known, place)) =
+        known.and_then(|known| Some((known, context.layout.segment_of(known)?)))
+    else {
+        return Ok(None);
+    };
+    if known == addr || !owners::is_free(context, place)? {
+        return Ok(None);
+    }
+    let mut footers = Vec::new();
+    for addr in [known, addr] {
+        let blocks = context.read(scratch, &[addr])?;
+        footers.extend(blocks.iter().next().map(NodeFooter::read));
+        scratch.recycle(blocks);
+    }
+    let [old, new] = footers[..] else { return Ok(None) };
+    let age = |footer: &NodeFooter| footer.cp_ver & u64::from(u32::MAX);
+    let now = context.volume.loaded.checkpoint.version & u64::from(u32::MAX);
+    let is_newer = age(&old) <= age(&new) && age(&new) <= now;
+    let is_same = new.nid == owner.nid && new.ino == old.ino && new.is_possible(&context.layout);
+    Ok((is_newer && is_same).then_some(new))
 }
 
 /// The pointer that the summary of a block names, if it leads elsewhere, and not to another block

@@ -9,7 +9,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Findings, Place};
 
-use super::{kinds, report, superblocks};
+use super::{journals, kinds, report, superblocks};
 use crate::checkpoint::summaries::{self, CurrentSummaries, Journals};
 use crate::checkpoint::{self, Loaded};
 use crate::error::{Error, Result};
@@ -32,6 +32,8 @@ pub(super) struct Volume {
     pub(super) layout: Arc<Layout>,
     pub(super) loaded: Loaded,
     pub(super) journals: Journals,
+    /// Segments of which the journal has an impossible entry.
+    unknown: Vec<SegNo>,
 }
 
 impl Volume {
@@ -65,13 +67,13 @@ impl Volume {
         let budget = Budget::new(CACHE_BYTES);
         let buffers = BufferCache::new(device.clone(), stored(BLOCK_SIZE), budget);
         let parts = checkpoint::load(&buffers, &layout)
-            .and_then(|loaded| Ok((summaries::journals(&loaded, &buffers, &layout)?, loaded)));
-        let (journals, loaded) = match parts {
+            .and_then(|loaded| Ok((journals::read(&loaded, &buffers, &layout, findings)?, loaded)));
+        let ((journals, unknown), loaded) = match parts {
             Ok(parts) => parts,
             Err(error) => return unreadable(error, findings),
         };
         let layout = Arc::new(layout);
-        Ok(Some(Self { device, buffers, superblock, layout, loaded, journals }))
+        Ok(Some(Self { device, buffers, superblock, layout, loaded, journals, unknown }))
     }
 
     /// Compares the copies of the superblock, and looks for records of errors.
@@ -104,10 +106,27 @@ impl Volume {
                 }
             }
         }
+        self.check_fields(findings);
         if self.superblock.has_errors() {
             findings.add(Finding::new(&kinds::SUPERBLOCK_ERRORS, Place::field("s_errors")));
         }
         Ok(())
+    }
+
+    /// Checks what the superblock in use says of quota files and devices.
+    pub(super) fn check_fields(&self, findings: &Findings) {
+        let impossible = self.superblock.qf_ino.into_iter().filter(|ino| is_no_quota(*ino, self));
+        for ino in impossible {
+            let place = Place::field("qf_ino");
+            findings.add(Finding::new(&kinds::SUPERBLOCK_FIELD, place).stored(ino.get()));
+        }
+        let parts = self.superblock.device_segments();
+        let (total, segments) = (u64::from(self.superblock.segment_count), parts.iter().sum());
+        if !parts.is_empty() && total != segments {
+            let place = Place::field("devs");
+            let finding = Finding::new(&kinds::SUPERBLOCK_FIELD, place);
+            findings.add(finding.stored(segments).computed(total));
+        }
     }
 
     /// Checks the flags of the checkpoint.
@@ -123,11 +142,19 @@ impl Volume {
         }
     }
 
+    /// Has the journal an impossible entry of the segment? That in the area is older.
+    pub(super) fn is_unknown(&self, segno: SegNo) -> bool {
+        self.unknown.contains(&segno)
+    }
+
     /// The SIT's entry of a segment, if it is possible.
     ///
     /// # Errors
     /// The device failed.
     pub(super) fn sit_entry(&self, segno: SegNo) -> Result<Option<SitEntry>> {
+        if self.is_unknown(segno) {
+            return Ok(None);
+        }
         if let Some((_, entry)) = self.journals.sit.0.iter().find(|(known, _)| *known == segno) {
             return Ok(Some(entry.clone()));
         }
@@ -178,7 +205,7 @@ impl Volume {
             let Some(offset) = self.loaded.map.summary(log) else { continue };
             let address = self.loaded.address(&self.layout, offset);
             let block = SummaryBlock::decode(&self.buffers.get(address)?.image());
-            if block.is_ok_and(|block| block.is_node != log.is_node()) {
+            if !block.is_ok_and(|block| block.is_node == log.is_node()) {
                 let segno = self.loaded.checkpoint.log(log).segno;
                 let place = Place::segment(segno.get()).at_block(address.get());
                 findings.add(Finding::new(&kinds::SUMMARY_TYPE, place));
@@ -186,6 +213,12 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Is it a number, and none of a quota file?
+pub(super) fn is_no_quota(ino: Nid, volume: &Volume) -> bool {
+    let has_quota = volume.layout.features.contains(Features::QUOTA_INO);
+    !ino.is_none() && (!has_quota || ino <= Nid::ROOT || !volume.layout.is_nid(ino))
 }
 
 /// Damage here is a finding; anything else ends the check.

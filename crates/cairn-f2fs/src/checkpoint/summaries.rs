@@ -54,7 +54,20 @@ pub(crate) fn journals(
     buffers: &BufferCache,
     layout: &Layout,
 ) -> Result<Journals> {
-    let (nat, sit) = if loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
+    let (nat, sit) = journal_areas(loaded, buffers, layout)?;
+    Ok(Journals { nat: NatJournal::decode(&nat, layout)?, sit: SitJournal::decode(&sit, layout)? })
+}
+
+/// Reads the areas of the NAT's journal and the SIT's.
+///
+/// # Errors
+/// The summaries in which they lie are damaged, or the device failed.
+pub(crate) fn journal_areas(
+    loaded: &Loaded,
+    buffers: &BufferCache,
+    layout: &Layout,
+) -> Result<(JournalBytes, JournalBytes)> {
+    Ok(if loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
         let compact = compact(loaded, buffers, layout)?;
         (compact.nat_journal, compact.sit_journal)
     } else {
@@ -63,8 +76,7 @@ pub(crate) fn journals(
             Ok(block.map_or([0; _], |block| block.journal))
         };
         (journal(Log::HotData)?, journal(Log::ColdData)?)
-    };
-    Ok(Journals { nat: NatJournal::decode(&nat, layout)?, sit: SitJournal::decode(&sit, layout)? })
+    })
 }
 
 /// Reads, or rebuilds from the footers of the nodes, the owners of the current segments' blocks.
@@ -138,7 +150,7 @@ fn full(
 ) -> Result<Option<SummaryBlock>> {
     let Some(offset) = loaded.map.summary(log) else { return Ok(None) };
     let image = buffers.get(loaded.address(layout, offset))?.image();
-    Ok(Some(SummaryBlock::decode(&image)?))
+    Ok(Some(SummaryBlock::decode_as(&image, log.is_node())))
 }
 
 /// Reads every block of the segment, because a log that fills holes has nodes after its position,

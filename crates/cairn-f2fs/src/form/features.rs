@@ -73,6 +73,10 @@ pub(crate) fn proved(
     if extra.with > extra.without {
         features.insert(Features::EXTRA_ATTR);
     }
+    // This one is told by a field of the extra attributes: Linux opens no inode without them.
+    if extra.with == 0 && extra.without > 0 && !features.contains(Features::EXTRA_ATTR) {
+        features.remove(Features::FLEXIBLE_INLINE_XATTR);
+    }
     sums.decide(Features::INODE_CHECKSUM, &mut features);
     flexible.decide(Features::FLEXIBLE_INLINE_XATTR, &mut features);
     let shows = |is_one: fn(&[u8], Nid, Features) -> bool| {
@@ -81,7 +85,9 @@ pub(crate) fn proved(
     let compressed = shows(is_compressed);
     let folded = shows(|image, _, _| file_flags(image).contains(FileFlags::CASEFOLD));
     let encrypted = shows(is_encrypted);
-    let has_quota = superblock.qf_ino.iter().any(|ino| !ino.is_none() && layout.is_nid(*ino));
+    let has_quota = inodes
+        .iter()
+        .any(|(ino, image)| superblock.qf_ino.contains(ino) && has_no_name(image, *ino, features));
     features.set(Features::COMPRESSION, features.contains(Features::COMPRESSION) || compressed);
     features.set(Features::ENCRYPT, features.contains(Features::ENCRYPT) || encrypted);
     features.set(Features::QUOTA_INO, features.contains(Features::QUOTA_INO) || has_quota);
@@ -121,6 +127,11 @@ fn is_encrypted(image: &[u8], ino: Nid, features: Features) -> bool {
         let list = xattr::decode(area, ino).unwrap_or_default();
         list.iter().any(|attribute| attribute.index == INDEX_ENCRYPTION)
     })
+}
+
+/// An inode that never had a name, as those of quota files.
+fn has_no_name(image: &[u8], ino: Nid, features: Features) -> bool {
+    Inode::decode(image, ino, features).is_ok_and(|record| record.name.is_empty())
 }
 
 fn inline_flags(image: &[u8]) -> InlineFlags {

@@ -48,7 +48,11 @@ impl Around for Seen<'_> {
     }
 }
 
-fn owner(disk: &Disk, addr: BlockAddr) -> Result<Option<(bool, Summary)>> {
+/// What the summary says of a block: whether it is a node, and whose.
+///
+/// # Errors
+/// The summary is damaged, or the device failed.
+pub(super) fn owner(disk: &Disk, addr: BlockAddr) -> Result<Option<(bool, Summary)>> {
     let Some((segno, offset)) = disk.layout.segment_of(addr) else { return Ok(None) };
     let at = |is_node, entries: &[Summary]| {
         entries.get(usize::from(offset)).map(|entry| (is_node, *entry))

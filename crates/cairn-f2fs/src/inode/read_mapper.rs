@@ -8,6 +8,7 @@ use cairn_vfs::{Error as VfsError, FileKind};
 
 use super::Inode;
 use super::map::unaddressed;
+use super::owned::{self, Pointer};
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -100,6 +101,10 @@ impl<'a> ReadMapper<'a> {
         let most = u32::try_from(want).unwrap_or(u32::MAX).min(pointers.len());
         let first = pointers.get(record, 0);
         self.check(record, first, block)?;
+        if first.is_address() {
+            let ((holder, slot), ino) = (pointers.place(), self.inode.nid);
+            owned::check(self.disk, Pointer { ino, block, holder, slot, addr: first })?;
+        }
         let goes_on = |index: u32| {
             let addr = pointers.get(record, index);
             if !first.is_address() {

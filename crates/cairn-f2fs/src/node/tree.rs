@@ -33,6 +33,7 @@ pub(crate) enum Leaf {
 
 /// The pointers from a file block to the end of its node.
 pub(crate) struct Pointers {
+    nid: Nid,
     image: Image,
     path: NodePath,
 }
@@ -42,6 +43,12 @@ impl Pointers {
     #[must_use]
     pub(crate) fn len(&self) -> u32 {
         self.path.rest
+    }
+
+    /// The node, and the number of the block's pointer in it.
+    #[must_use]
+    pub(crate) fn place(&self) -> (Nid, u16) {
+        (self.nid, self.path.slot(self.path.depth))
     }
 
     /// Pointer number `index` from the block on.
@@ -71,7 +78,7 @@ pub(crate) fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Re
     if path.depth == 0 {
         let missing = || Corrupt::Nat { nid: ino, what: "the inode is gone", value: 0 };
         let image = nodes.inode(ino)?.ok_or_else(missing)?;
-        return Ok(Leaf::Node(Pointers { image, path }));
+        return Ok(Leaf::Node(Pointers { nid: ino, image, path }));
     }
     let mut nid = inode.nids.get(usize::from(path.slot(0))).copied().unwrap_or(Nid::NONE);
     for depth in 1..=path.depth {
@@ -81,7 +88,7 @@ pub(crate) fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Re
         }
         let image = nodes.read(nid, ino, path.offset(depth))?;
         if depth == path.depth {
-            return Ok(Leaf::Node(Pointers { image, path }));
+            return Ok(Leaf::Node(Pointers { nid, image, path }));
         }
         nid = node::child(&image, usize::from(path.slot(depth)));
     }

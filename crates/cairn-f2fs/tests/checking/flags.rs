@@ -99,7 +99,12 @@ fn search(arguments: &[&str], has_extra: bool) {
 
 /// One in 16 of these, or all in the long run.
 pub fn sampled<T>(cases: Vec<T>, seed: u64) -> Vec<T> {
-    let every = if cairn_testkit::deep() { 1 } else { 16 };
+    sampled_of(cases, seed, 16)
+}
+
+/// One in so many of these, or all in the long run. `CAIRN_SWEEP` is another number.
+pub fn sampled_of<T>(cases: Vec<T>, seed: u64, every: usize) -> Vec<T> {
+    let every = if cairn_testkit::deep() { 1 } else { every };
     let every = std::env::var("CAIRN_SWEEP").ok().and_then(|n| n.parse().ok()).unwrap_or(every);
     let mut random = fastrand::Rng::with_seed(seed);
     cases.into_iter().filter(|_| random.usize(..every) == 0).collect()

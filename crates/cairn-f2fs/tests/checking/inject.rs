@@ -172,6 +172,17 @@ impl Target {
         (what, at & !0xfff)
     }
 
+    /// The first block of the pack in use, and those between it and the last one.
+    pub fn pack(&self) -> (u64, &[u64]) {
+        (self.places.pack[0], &self.places.pack_contents)
+    }
+
+    /// The entry of a segment in the area of the SIT.
+    pub fn sit_place(&self, segment: u32) -> Option<u64> {
+        let index = u64::from(segment % 55) * 74;
+        self.places.sit.iter().copied().find(|place| place & 0xfff == index)
+    }
+
     pub const fn layout(&self) -> &Layout {
         &self.places.layout
     }

@@ -9,6 +9,7 @@ mod fields;
 mod flags;
 mod inject;
 mod kernel;
+mod listed;
 mod misread;
 mod names;
 mod places;

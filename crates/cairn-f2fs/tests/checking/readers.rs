@@ -9,7 +9,7 @@ use cairn_block::BlockDevice;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_vfs::{FileKind, FileSystem, IoFlags};
 
-use crate::flags::sampled;
+use crate::flags::sampled_of;
 use crate::repair::damaged;
 use crate::sweep::cases;
 use crate::types::Judge;
@@ -20,9 +20,10 @@ const MOST: u64 = 6 << 20;
 /// Most bytes of a path that is followed.
 const DEPTH: usize = 60;
 
-/// What only a walk over the whole volume finds, because the place itself is possible: a pointer or
-/// a number that is another's, a hole, and a name of one slot that is marked as free.
-const UNSEEN: [&str; 4] = ["i_addr", "i_nid", "number", "bitmap"];
+/// What only a walk over the whole volume finds, because the place itself is possible: a hole, a
+/// pointer to a free block, a name that leads to another inode, and a name of one slot that is
+/// marked as free.
+const UNSEEN: [&str; 4] = ["hole", "free block", "number", "bitmap"];
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +145,7 @@ fn search(arguments: &[&str], seed: u64) {
     let sound = View::of(&sound);
     assert!(sound.failed.is_empty() && sound.found.len() > 300);
     let (mut wrong, mut right, mut unknown) = (String::new(), 0, 0);
-    for case in sampled(cases(&judge), seed) {
+    for case in sampled_of(cases(&judge), seed, 60) {
         if UNSEEN.contains(&case.field) {
             continue;
         }

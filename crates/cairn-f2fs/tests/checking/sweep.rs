@@ -139,7 +139,12 @@ impl Cases<'_> {
         for slot in slots.take(2) {
             for other in others.iter().copied().chain([0, u32::MAX, main, main + 1]) {
                 let what = format!("{name}: byte {slot}: block {other:#x}");
-                self.add(at, "i_addr", what, &|bytes| {
+                let field = match other {
+                    0 | u32::MAX => "hole",
+                    other if others.contains(&other) => "i_addr",
+                    _ => "free block",
+                };
+                self.add(at, field, what, &|bytes| {
                     bytes[slot..slot + 4].copy_from_slice(&other.to_le_bytes());
                 });
             }
@@ -210,7 +215,8 @@ pub fn cases(judge: &Judge) -> Vec<Case> {
         for slot in 0..2 {
             for value in [0, *ino, 3, 12, 0xffff_ffff] {
                 let what = format!("{name}: nid {slot} = {value:#x}");
-                cases.add(*at, "i_nid", what, &|bytes| {
+                let field = if value == 0 { "hole" } else { "i_nid" };
+                cases.add(*at, field, what, &|bytes| {
                     bytes[NIDS_AT + 4 * slot..NIDS_AT + 4 * slot + 4]
                         .copy_from_slice(&value.to_le_bytes());
                 });

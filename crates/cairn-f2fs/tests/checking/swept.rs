@@ -15,8 +15,8 @@ use crate::lines;
 use crate::readers::{Read, View};
 use crate::repair::{apply, fsck, plan};
 use crate::sweep::cases;
-use crate::types::{Judge, plant};
-use crate::volume::{MIB, open, volume};
+use crate::types::{Judge, planted};
+use crate::volume::open;
 
 /// What is read of each inode, wherever its names are.
 fn by_number(view: &View) -> BTreeMap<u64, (&[u8], &Read)> {
@@ -129,9 +129,9 @@ fn steps(plan: &Plan) -> String {
 }
 
 /// One of so many changes is tried in the short run.
-const EVERY: usize = 80;
+const EVERY: usize = 200;
 /// Changes of the NAT, the SIT and summaries in the short run.
-const TABLES: u64 = 6;
+const TABLES: u64 = 3;
 
 fn search(judge: Judge, seed: u64) {
     let sweep = Sweep::new(judge);
@@ -173,8 +173,7 @@ fn repairs_of_any_field_take_nothing_with_flexible_attributes() {
 
 /// A volume after a power cut: files that were fsynced lie behind the checkpoint.
 fn cut(arguments: &[&str]) -> Judge {
-    let device = volume(64 * MIB, arguments);
-    plant(&open(device.clone(), ""));
+    let device = planted(arguments);
     let fs = open(device.clone(), "");
     for name in [&b"pointers"[..], b"inline", b"nodes"] {
         let ino = fs.lookup(fs.root(), name).unwrap().ino;

@@ -2,7 +2,7 @@
 //! its type back, as its name and its contents say. What nothing proves is listed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::Overlay;
@@ -130,11 +130,23 @@ const NAMES: [&str; 13] = [
     "large",
 ];
 
-impl Judge {
-    pub fn new(arguments: &[&str]) -> Self {
+/// A planted volume for each list of arguments.
+static PLANTED: Mutex<BTreeMap<String, Arc<MemoryDevice>>> = Mutex::new(BTreeMap::new());
+
+/// A volume of mkfs.f2fs with what [`plant`] makes. It is made once.
+pub fn planted(arguments: &[&str]) -> Arc<MemoryDevice> {
+    let mut planted = PLANTED.lock().unwrap();
+    let known = planted.entry(arguments.join(" ")).or_insert_with(|| {
         let device = volume(64 * MIB, arguments);
         plant(&open(device.clone(), ""));
-        Self::of(&device)
+        device
+    });
+    Arc::new(known.fork())
+}
+
+impl Judge {
+    pub fn new(arguments: &[&str]) -> Self {
+        Self::of(&planted(arguments))
     }
 
     /// A volume that was planted, and perhaps changed.

@@ -65,8 +65,8 @@ impl Edit<'_> {
                 if is_sure { &mut found } else { &mut doubtful }.insert(nid, place);
             }
         }
+        let mut changed = self.take_present(findings)?;
         let strays = self.strays(findings)?;
-        let mut changed = false;
         for (nid, (finding, addr, footer)) in &strays {
             if found.contains_key(nid) || doubtful.contains_key(nid) {
                 continue;
@@ -99,6 +99,22 @@ impl Edit<'_> {
         }
         if !changed {
             changed = self.list_lost(findings);
+        }
+        Ok(changed)
+    }
+
+    /// Leads the NAT to the present version of nodes of which it has an older one.
+    fn take_present(&mut self, findings: &[Finding]) -> Result<bool> {
+        let kind = &kinds::NAT_ADDRESS;
+        let mut changed = false;
+        for finding in findings.iter().filter(|found| found.kind.code == kind.code) {
+            let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
+            let Some(addr) = addr.map(BlockAddr) else { continue };
+            let Some(NodeFooter { nid, ino, .. }) = self.footer(addr)? else { continue };
+            let version = self.entry(nid)?.version;
+            self.set_entry(nid, NatEntry { version, ino, block_addr: addr });
+            self.mended(finding);
+            changed = true;
         }
         Ok(changed)
     }

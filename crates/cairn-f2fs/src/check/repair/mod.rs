@@ -103,12 +103,14 @@ const FIELDS: [&Kind; 8] = [
 const COUNTS: [&Kind; 2] = [&kinds::INODE_BLOCKS, &kinds::INODE_LINKS];
 
 /// Findings that a new checkpoint, with its tables, mends.
-const TABLES: [&Kind; 15] = [
+const TABLES: [&Kind; 17] = [
     &kinds::CHECKPOINT_FLAGS,
     &kinds::CHECKPOINT_PACK,
     &kinds::CHECKPOINT_COUNT,
     &kinds::CHECKPOINT_LOG,
     &kinds::CHECKPOINT_SUMMARIES,
+    &kinds::CHECKPOINT_JOURNAL,
+    &kinds::CHECKPOINT_JOURNAL_LOST,
     &kinds::NAT_BITS,
     &kinds::ORPHAN_BLOCK,
     &kinds::ORPHAN,

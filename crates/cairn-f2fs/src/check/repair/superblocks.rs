@@ -8,13 +8,13 @@ use cairn_check::repair::{Scope, Step, Steps};
 use cairn_check::{Finding, Place};
 
 use super::super::kinds;
-use super::super::volume::Volume;
+use super::super::volume::{Volume, is_no_quota};
 use super::edit::Edit;
 use crate::disk::SUPERBLOCKS;
 use crate::error::Result;
 use crate::format::block::put;
-use crate::format::superblock::{OFFSET, SIZE};
-use crate::format::units::BLOCK_BYTES;
+use crate::format::superblock::{OFFSET, SIZE, Superblock};
+use crate::format::units::{BLOCK_BYTES, Nid};
 
 impl Edit<'_> {
     /// Writes the copies of the superblock. The record of errors stays as long as there is damage
@@ -22,7 +22,8 @@ impl Edit<'_> {
     pub(super) fn mend_superblocks(&mut self, findings: &[Finding], loses: bool) -> Result<()> {
         let is_one = |found: &&Finding| {
             let code = found.kind.code;
-            let copies = [kinds::SUPERBLOCK.code, kinds::SUPERBLOCK_COPIES.code];
+            let copies = [&kinds::SUPERBLOCK, &kinds::SUPERBLOCK_COPIES, &kinds::SUPERBLOCK_FIELD];
+            let copies = copies.map(|kind| kind.code);
             copies.contains(&code) || (code == kinds::SUPERBLOCK_ERRORS.code && !loses)
         };
         let found: Vec<&Finding> = findings.iter().filter(is_one).collect();
@@ -33,6 +34,15 @@ impl Edit<'_> {
         if !loses {
             superblock.s_errors.fill(0);
             superblock.s_stop_reason.fill(0);
+        }
+        for ino in &mut superblock.qf_ino {
+            if is_no_quota(*ino, &self.context.volume) {
+                *ino = Nid::NONE;
+            }
+        }
+        // Only a volume on several devices names them.
+        if superblock.device_segments().len() == 1 {
+            superblock.devs = Superblock::blank().devs;
         }
         let bytes = superblock.encode();
         for at in SUPERBLOCKS {

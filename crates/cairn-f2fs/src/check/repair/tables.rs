@@ -6,7 +6,7 @@ use cairn_base::units::as_index;
 
 use super::super::claims::Use;
 use super::super::context::Totals;
-use super::super::nodes::{DAMAGED, NodeState};
+use super::super::nodes::{DAMAGED, NodeState, QUOTA};
 use super::edit::Edit;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::LogPosition;
@@ -286,7 +286,8 @@ impl Edit<'_> {
             node.links() == 0 && (node.other() == 0 || is_directory || node.is(DAMAGED))
         };
         let is_kept = |ino: &Nid| {
-            self.context.nodes.inode(*ino).is_some_and(is_orphan) && !self.nat.contains_key(ino)
+            let node = self.context.nodes.inode(*ino).filter(|node| !node.is(QUOTA));
+            *ino != Nid::ROOT && node.is_some_and(is_orphan) && !self.nat.contains_key(ino)
         };
         let kept: BTreeSet<Nid> = listed.into_iter().filter(is_kept).collect();
         Ok(kept.into_iter().collect())

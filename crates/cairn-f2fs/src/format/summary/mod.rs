@@ -145,14 +145,22 @@ impl SummaryBlock {
     /// The footer's type is neither data nor node.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, Corrupt> {
         let raw: &RawSummaryBlock = view(block);
-        if raw.entry_type > 1 {
-            return Err(Corrupt::Summary {
-                what: "the footer's type is neither data nor node",
-                value: raw.entry_type.into(),
-            });
+        match raw.entry_type {
+            0 | 1 => Ok(Self::decode_as(block, raw.entry_type == 1)),
+            other => {
+                let what = "the footer's type is neither data nor node";
+                Err(Corrupt::Summary { what, value: other.into() })
+            }
         }
+    }
+
+    /// Decodes a whole block of a known type, whatever its footer says. The type of a log's block
+    /// is that of the log.
+    #[must_use]
+    pub(crate) fn decode_as(block: &[u8], is_node: bool) -> Self {
+        let raw: &RawSummaryBlock = view(block);
         let entries = raw.entries.iter().map(|entry| (*entry).into()).collect();
-        Ok(Self { is_node: raw.entry_type == 1, entries, journal: raw.journal })
+        Self { is_node, entries, journal: raw.journal }
     }
 
     /// The whole block; its `check_sum` is 0, as Linux and mkfs.f2fs write it.
@@ -180,21 +188,39 @@ impl NatJournal {
     /// # Errors
     /// Too many entries, an nid that cannot be, or one that is there twice.
     pub(crate) fn decode(journal: &JournalBytes, layout: &Layout) -> Result<Self, Corrupt> {
-        let raw: &[RawNatJournalEntry] =
-            counted(journal, NAT_JOURNAL_ENTRIES, "a NAT journal holds at most 38 entries")?;
+        first_wrong(|wrong| Self::possible(journal, layout, &mut |error, _| wrong(error)))
+    }
+
+    /// The entries that are possible. `wrong` gets the errors of the others, with the entries.
+    pub(crate) fn possible(
+        journal: &JournalBytes,
+        layout: &Layout,
+        wrong: &mut dyn FnMut(Corrupt, Option<(Nid, NatEntry)>),
+    ) -> Self {
+        let too_many = "a NAT journal holds at most 38 entries";
+        let raw: &[RawNatJournalEntry] = match counted(journal, NAT_JOURNAL_ENTRIES, too_many) {
+            Ok(raw) => raw,
+            Err(error) => {
+                wrong(error, None);
+                &[]
+            }
+        };
         let mut entries: Vec<(Nid, NatEntry)> = Vec::with_capacity(raw.len());
         for entry in raw {
-            let nid = Nid(entry.nid.get());
-            let bad = |what| Corrupt::Nat { nid, what, value: nid.get().into() };
-            if !layout.is_nid(nid) {
-                return Err(bad("the journal names an impossible nid"));
-            }
-            if entries.iter().any(|(known, _)| *known == nid) {
-                return Err(bad("the journal names the nid twice"));
-            }
-            entries.push((nid, entry.ne.into()));
+            let (nid, entry) = (Nid(entry.nid.get()), NatEntry::from(entry.ne));
+            let what = match () {
+                () if !layout.is_nid(nid) => "the journal names an impossible nid",
+                () if entries.iter().any(|(known, _)| *known == nid) => {
+                    "the journal names the nid twice"
+                }
+                () => {
+                    entries.push((nid, entry));
+                    continue;
+                }
+            };
+            wrong(Corrupt::Nat { nid, what, value: nid.get().into() }, Some((nid, entry)));
         }
-        Ok(Self(entries))
+        Self(entries)
     }
 
     /// The journal area.
@@ -222,21 +248,42 @@ impl SitJournal {
     /// # Errors
     /// Too many entries, a segment that does not exist or is there twice, or an impossible entry.
     pub(crate) fn decode(journal: &JournalBytes, layout: &Layout) -> Result<Self, Corrupt> {
-        let raw: &[RawSitJournalEntry] =
-            counted(journal, SIT_JOURNAL_ENTRIES, "a SIT journal holds at most 6 entries")?;
+        first_wrong(|wrong| Self::possible(journal, layout, &mut |error, _| wrong(error)))
+    }
+
+    /// The entries that are possible. `wrong` gets the errors of the others, with the segments.
+    pub(crate) fn possible(
+        journal: &JournalBytes,
+        layout: &Layout,
+        wrong: &mut dyn FnMut(Corrupt, Option<SegNo>),
+    ) -> Self {
+        let too_many = "a SIT journal holds at most 6 entries";
+        let raw: &[RawSitJournalEntry] = match counted(journal, SIT_JOURNAL_ENTRIES, too_many) {
+            Ok(raw) => raw,
+            Err(error) => {
+                wrong(error, None);
+                &[]
+            }
+        };
         let mut entries: Vec<(SegNo, SitEntry)> = Vec::with_capacity(raw.len());
         for entry in raw {
             let segno = SegNo(entry.segno.get());
             let bad = |what| Corrupt::Sit { segno, what, value: segno.get().into() };
-            if segno.get() >= layout.main_segments {
-                return Err(bad("the journal names a segment that does not exist"));
+            let decoded = match () {
+                () if segno.get() >= layout.main_segments => {
+                    Err(bad("the journal names a segment that does not exist"))
+                }
+                () if entries.iter().any(|(known, _)| *known == segno) => {
+                    Err(bad("the journal names the segment twice"))
+                }
+                () => SitEntry::decode(&entry.se, segno),
+            };
+            match decoded {
+                Ok(entry) => entries.push((segno, entry)),
+                Err(error) => wrong(error, Some(segno)),
             }
-            if entries.iter().any(|(known, _)| *known == segno) {
-                return Err(bad("the journal names the segment twice"));
-            }
-            entries.push((segno, SitEntry::decode(&entry.se, segno)?));
         }
-        Ok(Self(entries))
+        Self(entries)
     }
 
     /// The journal area.
@@ -272,6 +319,15 @@ struct RawInfoJournal {
     count: U16,
     kbytes_written: U64,
     reserved: [u8; JOURNAL_BODY - size_of::<U64>()],
+}
+
+/// What `read` gives, if it finds nothing wrong.
+fn first_wrong<T>(read: impl FnOnce(&mut dyn FnMut(Corrupt)) -> T) -> Result<T, Corrupt> {
+    let mut first = None;
+    let found = read(&mut |error| {
+        first.get_or_insert(error);
+    });
+    first.map_or(Ok(found), Err)
 }
 
 /// The entries of a journal, by its count.

@@ -157,6 +157,14 @@ impl Superblock {
         Self::decode_as(block, false)
     }
 
+    /// Decodes a superblock whose fields may be impossible; `None` without the magic number.
+    #[must_use]
+    pub(crate) fn decode_any(block: &[u8]) -> Option<Self> {
+        let bytes = block.get(OFFSET..OFFSET + SIZE)?;
+        let raw = RawSuperblock::read_from_bytes(bytes).ok()?;
+        (raw.magic.get() == MAGIC).then(|| Self::from_raw(&raw))
+    }
+
     fn decode_as(block: &[u8], verifies: bool) -> Result<Self, Corrupt> {
         let bytes = block.get(OFFSET..OFFSET + SIZE).unwrap_or_default();
         let Ok(raw) = RawSuperblock::read_from_bytes(bytes) else {
@@ -295,10 +303,17 @@ impl Superblock {
     #[must_use]
     pub(crate) fn device_lengths(&self) -> Vec<u64> {
         let before = std::iter::once(self.segment0_blkaddr.bytes()).chain(std::iter::repeat(0));
+        let parts = self.device_segments().into_iter().zip(before);
+        parts
+            .map(|(own, before)| own.saturating_mul(SEGMENT_BYTES).saturating_add(before))
+            .collect()
+    }
+
+    /// Segments on each of its devices, in order; none if it lies on a single one.
+    #[must_use]
+    pub(crate) fn device_segments(&self) -> Vec<u64> {
         let named = self.devs.iter().take_while(|part| part.path[0] != 0);
-        let segments =
-            |part: &DevicePart| u64::from(part.total_segments).saturating_mul(SEGMENT_BYTES);
-        named.zip(before).map(|(part, before)| segments(part).saturating_add(before)).collect()
+        named.map(|part| part.total_segments.into()).collect()
     }
 
     /// The label.
