@@ -5,13 +5,19 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 
 use crate::corrupt::Corrupt;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
-use crate::probe::Probe;
+use crate::probe::{Probe, probe};
+use crate::redo;
 use crate::root;
 
+/// [`Info::state`] of a volume of which something is finished when it is opened.
+const NEEDS_RECOVERY: &str = "needs recovery";
+/// What to do with a volume of which a change was interrupted.
+const INTERRUPTED: &str = "a change of the volume was interrupted: it is finished when the volume \
+    is next opened for writing; let no other program write or check the volume before";
 /// [`Info::access`] of a volume that can be written.
 const READ_WRITE: &str = "read-write";
 
@@ -59,6 +65,24 @@ pub struct Info {
 }
 
 impl Info {
+    /// The information of the volume on this device, if there is one, `now` seconds after 1970:
+    /// with a change that was interrupted as it will be when it is finished.
+    ///
+    /// # Errors
+    /// The device cannot be read, or the superblock is damaged and there is no backup.
+    pub fn of_device(device: &Arc<dyn BlockDevice>, now: u64) -> Result<Option<Self>> {
+        let unfinished = redo::in_memory(device)?;
+        let seen = unfinished.as_ref().unwrap_or(device);
+        let Some(probe) = probe(&**seen)? else { return Ok(None) };
+        probe.warn();
+        let mut info = Self::of_probe(&probe, seen, now);
+        if unfinished.is_some() && info.access == READ_WRITE {
+            info.state = NEEDS_RECOVERY;
+            info.needs_check = Some(INTERRUPTED.to_owned());
+        }
+        Ok(Some(info))
+    }
+
     /// The information of a probe on this device, `now` seconds after 1970. The root's inode is
     /// read to see whether the volume can be opened.
     #[must_use]
@@ -185,7 +209,7 @@ fn state(superblock: &Superblock) -> &'static str {
     if state & STATE_ERROR != 0 {
         "has errors"
     } else if superblock.features().incompat(Incompat::RECOVER) {
-        "needs recovery"
+        NEEDS_RECOVERY
     } else if state & STATE_VALID == 0 {
         "not clean"
     } else {

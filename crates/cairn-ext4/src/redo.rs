@@ -7,6 +7,7 @@
 //! void. Who finds it finishes the change. e2fsck does not know it, and checks the volume.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_base::checksum::crc32c;
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::format::features::{Access, Compat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{MAGIC, OFFSET, SIZE, STATE_VALID, Superblock, magic_of};
+use crate::replayed_device::ReplayedDevice;
 
 /// Most bytes of a change: they are in memory at once.
 const MOST: usize = 256 << 20;
@@ -131,6 +133,19 @@ pub(crate) fn find(device: &dyn BlockDevice) -> Result<Option<Unfinished>> {
     let images = reader.images(low | high << 32, crc32c(!0, &stored))?;
     let is_allowed = matches!(layout.features.access(), Access::ReadWrite);
     Ok(images.map(|images| Unfinished { block_size: layout.block_size, images, is_allowed }))
+}
+
+/// The device with the change that was interrupted on it, in memory, if there is one.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn in_memory(device: &Arc<dyn BlockDevice>) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let found = find(&**device)?;
+    Ok(found.map(|Unfinished { block_size, images, .. }| {
+        let whole: Arc<dyn BlockDevice> =
+            Arc::new(ReplayedDevice::new(device.clone(), block_size, &images));
+        whole
+    }))
 }
 
 struct Reader<'a> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use cairn_base::{Pba, bitmap};
 
 use super::blocks::publish;
-use super::{Inner, Space};
+use super::{Class, Inner, Space};
 use crate::error::Result;
 use crate::groups::GroupState;
 
@@ -44,6 +44,11 @@ impl Space {
 }
 
 impl Space {
+    /// Blocks that a map can have now, without a commit.
+    pub(crate) fn allocatable(&self) -> u64 {
+        self.inner.reservations.available_with(0, Class::Mapping)
+    }
+
     /// From now on, blocks that are freed are not allocated again while this volume is in memory.
     pub(crate) fn keep_freed(&self) {
         self.inner.keeps_freed.store(true, Ordering::Relaxed);

@@ -132,6 +132,9 @@ fn once(
     if opened.is_replayed {
         report.recovered.push("journal");
     }
+    if opened.is_finished {
+        report.recovered.push("record of an interrupted change");
+    }
     Ok(Examined { state, report, correction: None })
 }
 

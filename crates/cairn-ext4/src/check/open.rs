@@ -32,6 +32,8 @@ pub(super) struct Opened {
     pub(super) is_unclean: bool,
     /// The log was replayed, or what is intact of it.
     pub(super) is_replayed: bool,
+    /// A change that was interrupted was finished in memory.
+    pub(super) is_finished: bool,
     /// What was found on the way.
     pub(super) findings: Vec<Finding>,
 }
@@ -42,26 +44,27 @@ pub(super) struct Opened {
 /// There is no volume that can be read, its features are unknown, or the device failed.
 pub(super) fn open(device: Arc<dyn BlockDevice>, runtime: &Arc<dyn Runtime>) -> Result<Opened> {
     let mut findings = Vec::new();
-    let was_interrupted = redo::find(&*device)?.is_some();
-    let device = if was_interrupted {
-        let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device)?);
-        redo::finish(&*overlay)?;
-        overlay
-    } else {
-        device
-    };
+    let unfinished = redo::in_memory(&device)?;
+    let is_finished = unfinished.is_some();
+    let device = unfinished.unwrap_or(device);
     let (device, found) = find(device, &mut findings)?;
     let (device, superblock) = with_backup(device, &found, &mut findings)?;
     refuse_unknown(&superblock)?;
     let layout = Layout::new(&superblock, device.geometry().size)?;
     let device = Overlay::if_smaller(device, layout.block_size)?;
     let is_unclean = superblock.features().incompat(Incompat::RECOVER);
-    let mut opened =
-        Opened { device, superblock, layout, is_unclean, is_replayed: false, findings };
+    let mut opened = Opened {
+        device,
+        superblock,
+        layout,
+        is_unclean,
+        is_replayed: false,
+        is_finished,
+        findings,
+    };
     if is_unclean {
         opened.replay(runtime)?;
     } else {
-        opened.is_unclean = was_interrupted;
         opened.check_journal(runtime)?;
     }
     opened.check_orphan_inode()?;

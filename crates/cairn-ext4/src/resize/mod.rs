@@ -27,7 +27,6 @@ use crate::mkfs::added;
 use crate::offline::{Blocks, Offline};
 
 use self::descriptors::Descriptors;
-use self::shrink::Plan;
 
 /// Sizes before and after, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +34,7 @@ pub struct Resized {
     /// Before.
     pub before: u64,
     /// After: a little less than what was asked for, if a last group would have been too short.
+    /// More, if a volume that shrinks has less room for what moves than was estimated.
     pub after: u64,
 }
 
@@ -65,7 +65,7 @@ pub fn check(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, bytes: u64
     volume.check_writable()?;
     let blocks = bytes / u64::from(volume.layout.block_size);
     if blocks < volume.layout.blocks_count {
-        return Plan::new(&volume, blocks).map(drop);
+        return shrink::steps(&volume, blocks).map(drop);
     }
     geometry::grown(&volume.superblock, &volume.layout, blocks).map(drop)
 }

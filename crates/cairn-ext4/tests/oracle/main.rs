@@ -29,6 +29,7 @@ mod resize;
 mod resized_descriptors;
 mod resized_system_files;
 mod resized_then_checked;
+mod resized_to_least;
 mod second_mount;
 mod sequence;
 mod shapes;

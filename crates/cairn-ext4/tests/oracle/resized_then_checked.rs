@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
-use cairn_ext4::resize;
+use cairn_block::BlockDevice;
+use cairn_ext4::check::check;
+use cairn_ext4::{Info, resize};
 use cairn_testkit::crash::{Recording, read_image, write_image};
 use cairn_testkit::judge::{KernelMount, command};
 use cairn_testkit::tree::{SnapshotOptions, digest_path, digest_volume};
@@ -31,6 +33,16 @@ fn what_e2fsck_makes_of_a_change_that_was_cut_stays() {
     let every = if cairn_testkit::deep() { 1 } else { cuts.len().div_ceil(JUDGED) };
     let image = tempfile::NamedTempFile::new().unwrap();
     for cut in cuts.into_iter().step_by(every) {
+        let state: Arc<dyn BlockDevice> = Arc::new(log.device(cut));
+        // Who only reads sees the change as finished.
+        let report = check(state.clone(), Arc::new(Threads::new()), Arc::new(())).unwrap();
+        assert!(report.count() == 0, "{:?}", report.findings);
+        assert_eq!(report.recovered, ["record of an interrupted change"]);
+        let info = Info::of_device(&state, 0).unwrap().unwrap();
+        assert_eq!(info.blocks * u64::from(info.block_size), least, "{info:?}");
+        assert_eq!((info.blocks, info.state), (report.usage.blocks_most, "needs recovery"));
+        let advice = info.needs_check.unwrap();
+        assert!(advice.contains("interrupted") && !advice.contains("e2fsck"), "{advice}");
         write_image(&log.device(cut), image.path()).unwrap();
         command("e2fsck").arg("-fy").arg(image.path()).output().expect("e2fsck starts");
         assert_clean(image.path());

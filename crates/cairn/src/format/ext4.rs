@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cairn_base::runtime::Runtime;
 use cairn_block::{BlockDevice, ErrorKind};
-use cairn_ext4::{Corrupt, Error, Ext4, Info, MountOptions, Probe};
+use cairn_ext4::{Corrupt, Error, Ext4, Info, MountOptions};
 use cairn_vfs::{FileSystem, Timestamp};
 use uuid::Uuid;
 
@@ -41,26 +41,22 @@ pub(super) fn inspect(
     device: &Arc<dyn BlockDevice>,
     now: SystemTime,
 ) -> Result<Option<Info>, Cause> {
-    Ok(show(cairn_ext4::probe(&**device).map_err(cause)?, device, now))
+    Info::of_device(device, seconds(now)).map_err(cause)
 }
 
 pub(super) fn inspect_backups(
     device: &Arc<dyn BlockDevice>,
     now: SystemTime,
 ) -> Result<Option<Info>, Cause> {
-    Ok(show(cairn_ext4::probe_backups(&**device).map_err(cause)?, device, now))
-}
-
-fn show(probe: Option<Probe>, device: &Arc<dyn BlockDevice>, now: SystemTime) -> Option<Info> {
-    probe.map(|probe| {
+    let found = cairn_ext4::probe_backups(&**device).map_err(cause)?;
+    Ok(found.map(|probe| {
         probe.warn();
         Info::of_probe(&probe, device, seconds(now))
-    })
+    }))
 }
 
 pub(super) fn needs_check(device: &Arc<dyn BlockDevice>, now: SystemTime) -> Option<String> {
-    let probe = cairn_ext4::probe(&**device).ok()??;
-    Info::of_probe(&probe, device, seconds(now)).needs_check
+    Info::of_device(device, seconds(now)).ok()??.needs_check
 }
 
 fn seconds(now: SystemTime) -> u64 {

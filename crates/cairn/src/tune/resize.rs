@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use cairn_base::names::Escaped;
+use cairn_base::options::written_size;
 use cairn_block::{BlockDevice, ErrorKind};
 
 use super::known;
@@ -57,17 +58,32 @@ fn resize_as(image: &ImageSpec, wish: SizeWish) -> Result<Resized, Cause> {
         device
     };
     let done = format::resize(format, device.clone(), runtime(None), wanted);
-    let done = done.map_err(|cause| match cause {
-        Cause::Device(error) if error.kind == ErrorKind::NoSpace => {
-            host_full(image, needed).unwrap_or(Cause::Device(error))
+    let (after, refused) = match done {
+        Ok(done) if done.after > wanted && wish != SizeWish::Least => {
+            let why = "there is no room for all that lies behind the new end: give a larger size, \
+                       or min";
+            (done.after, Some(why.to_owned()))
         }
-        cause => cause,
-    })?;
-    if !larger && done.after < done.before && follows {
+        Ok(done) => (done.after, None),
+        // Steps before it were made.
+        Err(Cause::Refused(why)) => {
+            (format::size(format, device.clone(), runtime(None))?, Some(why))
+        }
+        Err(Cause::Device(error)) if error.kind == ErrorKind::NoSpace => {
+            return Err(host_full(image, needed).unwrap_or(Cause::Device(error)));
+        }
+        Err(cause) => return Err(cause),
+    };
+    if !larger && after < present && follows {
         drop(device);
-        set_file_size(image, done.after, follows)?;
+        set_file_size(image, after, follows)?;
     }
-    Ok(done)
+    match refused {
+        None => Ok(Resized { before: present, after }),
+        Some(why) => {
+            Err(Cause::Refused(format!("{why}; the volume has {} now", written_size(after))))
+        }
+    }
 }
 
 fn open(image: &ImageSpec) -> Result<Arc<dyn BlockDevice>, Cause> {

@@ -24,67 +24,94 @@ use crate::error::{Error, Result};
 use crate::offline::Offline;
 use crate::tune::journal;
 
+use self::plan::Plan;
 use self::session::Session;
 
-pub(super) use plan::{Plan, least};
+pub(super) use plan::{least, steps};
 
-/// Shrinks a volume to this many blocks, or a few less.
+/// Shrinks a volume to this many blocks, or a few less. It stays larger if what moves needs more
+/// room than was estimated.
 ///
 /// # Errors
-/// The volume cannot become as small, is damaged, or has no room for what moves; the device failed.
-/// The volume is whole, but may have a size in between.
+/// The volume cannot become as small, or is damaged; the device failed. The volume is whole, but may
+/// have a size in between.
 pub(super) fn shrink(mut volume: Offline, blocks: u64) -> Result<Offline> {
-    // Before anything is written.
-    Plan::new(&volume, blocks)?;
-    let mut wanted = blocks;
-    while volume.layout.blocks_count > blocks {
-        let present = volume.layout.blocks_count;
-        // Structures of groups that go make room for the next step.
-        let step = plan::step(&volume, wanted)?;
-        if step >= present {
-            return Err(no_room());
+    // Before anything is written. Structures of groups that go make room for the next step.
+    for step in steps(&volume, blocks)? {
+        volume = reach(volume, step)?;
+        if volume.layout.blocks_count > step {
+            break;
         }
-        let plan = Plan::of(&volume, step)?;
-        let (device, runtime) = (volume.device.clone(), volume.runtime.clone());
-        volume = match shrink_by_step(volume, &plan)? {
-            Some(volume) => {
-                wanted = blocks;
-                volume
-            }
-            // A smaller step changes less.
-            None => {
-                let volume = Offline::open(device, runtime)?;
-                wanted = present.midpoint(step);
-                if wanted == step {
-                    return Err(no_room());
-                }
-                volume
-            }
-        };
     }
     Ok(volume)
 }
 
-fn no_room() -> Error {
-    Error::Refused(
-        "there is no room for what lies behind the new end: give a larger size, or min".into(),
-    )
+/// Shrinks a volume to this many blocks, or to as few as there is room for.
+fn reach(mut volume: Offline, blocks: u64) -> Result<Offline> {
+    // The largest size for which what moves had no room.
+    let (mut wanted, mut failed) = (blocks, None);
+    while volume.layout.blocks_count > blocks {
+        let plan = Plan::of(&volume, wanted)?;
+        let lack = if failed.is_some_and(|failed| plan.layout.blocks_count <= failed) {
+            Some(Lack::Blocks)
+        } else {
+            let (next, lack) = shrink_by_step(volume, &plan)?;
+            volume = next;
+            lack
+        };
+        let from = match lack {
+            None if failed.is_none() => {
+                wanted = blocks;
+                continue;
+            }
+            // A smaller step changes less.
+            Some(Lack::Record) => wanted,
+            Some(Lack::Blocks) => *failed.insert(wanted),
+            None => failed.unwrap_or(wanted),
+        };
+        wanted = volume.layout.blocks_count.midpoint(from);
+        if wanted == from {
+            break;
+        }
+    }
+    Ok(volume)
 }
 
-/// `None` if there is no room for a record of the step, which a volume without a journal needs.
-fn shrink_by_step(mut volume: Offline, plan: &Plan) -> Result<Option<Offline>> {
+/// What a step has no room for.
+enum Lack {
+    /// What lies behind the new end.
+    Blocks,
+    /// A record of the step, which a volume without a journal needs.
+    Record,
+}
+
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Vfs(cairn_vfs::Error::NoSpace))
+}
+
+/// The volume as it was, but for what has moved, if it has no room for the step.
+fn shrink_by_step(mut volume: Offline, plan: &Plan) -> Result<(Offline, Option<Lack>)> {
     let end = Pba(plan.layout.blocks_count);
+    let (device, runtime) = (volume.device.clone(), volume.runtime.clone());
+    let as_before = || Offline::open(device.clone(), runtime.clone());
     let lies_behind =
         |(_, start, len): &(_, Pba, u64)| start.get().saturating_add(*len) > end.get();
     if volume.journal_extents().iter().any(lies_behind) {
-        volume = journal::move_before(volume, end)?;
+        volume = match journal::move_before(volume, end) {
+            Err(error) if is_full(&error) => return Ok((as_before()?, Some(Lack::Blocks))),
+            moved => moved?,
+        };
     }
     let session = Session::open(volume, plan)?;
     let moved = inodes::move_all(&session).and_then(|()| blocks::move_all(&session));
     let volume = session.close()?;
     match moved {
-        Err(Error::Vfs(cairn_vfs::Error::NoSpace)) => Err(no_room()),
-        Err(error) => Err(error),
-        Ok(()) => cut::cut(volume, plan),
+        // Without a journal, all of it is in memory.
+        Err(error) if is_full(&error) => return Ok((as_before()?, Some(Lack::Blocks))),
+        moved => moved?,
+    }
+    match cut::cut(volume, plan)? {
+        Some(volume) => Ok((volume, None)),
+        None => Ok((as_before()?, Some(Lack::Record))),
     }
 }

@@ -1,4 +1,6 @@
-//! [`Plan`]: what a volume will be, and whether that is possible.
+//! [`Plan`]: what a volume will be; the steps to a size, and whether it is possible.
+
+use std::ops::Range;
 
 use cairn_base::options::written_size;
 use zerocopy::little_endian::{U16, U32};
@@ -15,39 +17,13 @@ use crate::resize::geometry::{LEAST_LAST_GROUP, set_counts};
 const SLACK: u64 = 32;
 
 /// A smaller volume.
-pub(in crate::resize) struct Plan {
+pub(super) struct Plan {
     /// Its superblock; the counts of free space are still the old ones.
     pub(super) superblock: Superblock,
     pub(super) layout: Layout,
 }
 
-fn refuse<T>(why: impl Into<String>) -> Result<T> {
-    Err(Error::Refused(why.into()))
-}
-
 impl Plan {
-    /// Plans a volume of this many blocks, or a few less.
-    ///
-    /// # Errors
-    /// The volume cannot become as small, or not at all.
-    pub(in crate::resize) fn new(volume: &Offline, blocks: u64) -> Result<Self> {
-        let groups = volume.groups()?;
-        let least = least_blocks(volume, &groups, false);
-        let too_small = || {
-            let bytes = least.saturating_mul(volume.layout.block_size.into());
-            let bytes = written_size(bytes.next_multiple_of(1 << 20));
-            refuse(format!("its files do not fit in this size: give {bytes} or more, or min"))
-        };
-        if blocks < least {
-            return too_small();
-        }
-        let plan = Self::of(volume, blocks)?;
-        match plan.check(volume, &groups) {
-            true => Ok(plan),
-            false => too_small(),
-        }
-    }
-
     /// Plans a step, for which there may be no room.
     ///
     /// # Errors
@@ -61,12 +37,6 @@ impl Plan {
             return Self::of(volume, blocks - short);
         }
         Ok(Self { superblock, layout })
-    }
-
-    /// True if the structures of all groups that stay lie before the end.
-    fn check(&self, volume: &Offline, groups: &GroupTable) -> bool {
-        (0..self.layout.groups)
-            .all(|group| metadata_end(&volume.layout, groups, group) <= self.layout.blocks_count)
     }
 }
 
@@ -87,46 +57,105 @@ fn slack(files: u64) -> u64 {
     SLACK + files / 256
 }
 
-/// Blocks of the smallest volume that holds the files. `at_once`: and the structures of groups that
-/// go, where they lie before its end, because these become free only when it is cut.
-fn least_blocks(volume: &Offline, groups: &GroupTable, at_once: bool) -> u64 {
-    let layout = &volume.layout;
-    let all: u64 = (0..layout.groups).map(|group| overhead(layout, group)).sum();
-    let used = layout.blocks_count - layout.first_data_block - groups.free_blocks_total();
-    let files = used.saturating_sub(all);
-    let files = files + slack(files);
-    let inodes = u64::from(layout.inodes_count) - groups.free_inodes_total();
-    let (mut structures, mut behind) = (layout.first_data_block, 0);
-    for group in 0..layout.groups {
-        structures += overhead(layout, group);
-        behind = metadata_end(layout, groups, group).max(behind);
-        let first = layout.group_first_block(group).get();
-        let most = first + u64::from(layout.group_blocks(group));
-        let has_inodes = u64::from(group + 1) * u64::from(layout.inodes_per_group) >= inodes;
-        if !has_inodes || structures + files > most {
-            continue;
-        }
-        let others = if at_once { structures_behind(layout, groups, group, most) } else { 0 };
-        let end = (structures + files + others)
-            .max(behind)
-            .max(first + overhead(layout, group) + LEAST_LAST_GROUP);
-        if end <= most {
-            return end;
-        }
-    }
-    layout.blocks_count
+/// What the contents of a volume need.
+struct Needs<'a> {
+    layout: &'a Layout,
+    groups: &'a GroupTable,
+    /// Blocks of files, and those that maps may need.
+    files: u64,
+    inodes: u64,
 }
 
-/// Blocks before `end` with structures of the groups behind `group`.
-fn structures_behind(layout: &Layout, groups: &GroupTable, group: u32, end: u64) -> u64 {
+/// Groups and blocks of a volume.
+type Size = (u32, u64);
+
+impl<'a> Needs<'a> {
+    fn of(volume: &'a Offline, groups: &'a GroupTable) -> Self {
+        let layout = &volume.layout;
+        let all: u64 = (0..layout.groups).map(|group| overhead(layout, group)).sum();
+        let used = layout.blocks_count - layout.first_data_block - groups.free_blocks_total();
+        let files = used.saturating_sub(all);
+        let inodes = u64::from(layout.inodes_count) - groups.free_inodes_total();
+        Self { layout, groups, files: files + slack(files), inodes }
+    }
+
+    /// The smallest volume of `target` blocks or more that one of this size becomes in one step.
+    /// Structures of the groups that go need their place until it ends.
+    fn next(&self, (count, present): Size, target: u64) -> Option<Size> {
+        let layout = self.layout;
+        let (mut structures, mut behind) = (layout.first_data_block, 0);
+        for group in 0..count {
+            let own = overhead(layout, group);
+            structures += own;
+            behind = metadata_end(layout, self.groups, group).max(behind);
+            let first = layout.group_first_block(group).get();
+            let most = present.min(first + u64::from(layout.group_blocks(group)));
+            let inodes = u64::from(group + 1) * u64::from(layout.inodes_per_group);
+            if inodes < self.inodes || most < target || structures + self.files > most {
+                continue;
+            }
+            let others = structures_before(layout, self.groups, group + 1..count, most);
+            let end = (structures + self.files + others)
+                .max(behind)
+                .max(first + own + LEAST_LAST_GROUP)
+                .max(target);
+            if end <= most {
+                return Some((group + 1, end));
+            }
+        }
+        None
+    }
+
+    /// The steps to the smallest volume of `target` blocks or more.
+    fn steps(&self, target: u64) -> Vec<u64> {
+        let mut steps = Vec::new();
+        let mut at = (self.layout.groups, self.layout.blocks_count);
+        while at.1 > target
+            && let Some(next) = self.next(at, target)
+            && next.1 < at.1
+        {
+            steps.push(next.1);
+            at = next;
+        }
+        steps
+    }
+
+    /// Blocks of the smallest volume of `target` blocks or more.
+    fn least(&self, target: u64) -> u64 {
+        self.steps(target).last().copied().unwrap_or(self.layout.blocks_count)
+    }
+
+    /// The size of a volume of this many blocks, or a few less; `None` if it is not possible.
+    fn possible(&self, volume: &Offline, blocks: u64) -> Result<Option<u64>> {
+        if blocks < self.least(0) {
+            return Ok(None);
+        }
+        let planned = Plan::of(volume, blocks)?.layout.blocks_count;
+        Ok((self.least(planned) == planned).then_some(planned))
+    }
+
+    /// A size for a message: the smallest one of this many blocks or more, as a round number if
+    /// that is possible.
+    fn written(&self, volume: &Offline, blocks: u64) -> Result<String> {
+        let bytes = blocks.saturating_mul(self.layout.block_size.into());
+        let round = bytes.next_multiple_of(1 << 20);
+        let rounded = round / u64::from(self.layout.block_size);
+        let is_smaller = rounded < self.layout.blocks_count;
+        let is_possible = is_smaller && self.possible(volume, rounded)?.is_some();
+        Ok(written_size(if is_possible { round } else { bytes }))
+    }
+}
+
+/// Blocks before `end` with structures of these groups.
+fn structures_before(layout: &Layout, table: &GroupTable, groups: Range<u32>, end: u64) -> u64 {
     let of = |group: u32| {
-        let desc = groups.group(group).lock().desc.clone();
-        let table = end.saturating_sub(desc.inode_table.get());
-        table.min(layout.inode_table_blocks().into())
+        let desc = table.group(group).lock().desc.clone();
+        let before = end.saturating_sub(desc.inode_table.get());
+        before.min(layout.inode_table_blocks().into())
             + u64::from(desc.block_bitmap.get() < end)
             + u64::from(desc.inode_bitmap.get() < end)
     };
-    (group + 1..layout.groups).map(of).sum()
+    groups.map(of).sum()
 }
 
 /// Blocks of the smallest volume that this one can become.
@@ -134,19 +163,21 @@ fn structures_behind(layout: &Layout, groups: &GroupTable, group: u32, end: u64)
 /// # Errors
 /// The volume is damaged.
 pub(in crate::resize) fn least(volume: &Offline) -> Result<u64> {
-    Ok(least_blocks(volume, &volume.groups()?, false))
+    Ok(Needs::of(volume, &volume.groups()?).least(0))
 }
 
-/// The next step towards a volume of this many blocks.
+/// The steps to a volume of this many blocks, or a few less.
 ///
 /// # Errors
-/// As [`least`].
-pub(super) fn step(volume: &Offline, blocks: u64) -> Result<u64> {
+/// The volume cannot become as small.
+pub(in crate::resize) fn steps(volume: &Offline, blocks: u64) -> Result<Vec<u64>> {
     let groups = volume.groups()?;
-    let least = least_blocks(volume, &groups, true).max(blocks);
-    // Earlier steps have used up a part of what is left to maps.
-    let used = volume.layout.blocks_count.saturating_sub(groups.free_blocks_total());
-    Ok(if least - blocks <= slack(used) { blocks } else { least })
+    let needs = Needs::of(volume, &groups);
+    if let Some(planned) = needs.possible(volume, blocks)? {
+        return Ok(needs.steps(planned));
+    }
+    let size = needs.written(volume, needs.least(blocks))?;
+    Err(Error::Refused(format!("its files do not fit in this size: give {size} or more, or min")))
 }
 
 /// The superblock of the volume with this many blocks.

@@ -10,7 +10,7 @@ use super::plan::Plan;
 use crate::alloc::{Allocation, Class, Space};
 use crate::credits::Credits;
 use crate::dir::hash::HashSettings;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::features::Compat;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
@@ -23,6 +23,9 @@ use crate::offline::Offline;
 use crate::space::{BlockSource, Freed};
 use crate::system_file::raw_record;
 use crate::txn::{Handle, Txn};
+
+/// Blocks that a map may need when a run of it gets another address: the tree splits twice.
+const MAP_ROOM: u64 = 12;
 
 /// A volume whose contents move.
 pub(super) struct Session {
@@ -186,20 +189,21 @@ impl Session {
         Kept { space: &self.space }
     }
 
-    /// Allocates up to `want` blocks before the end, for what will be marked in a handle.
+    /// Allocates up to `want` blocks before the end, for what will be marked in a handle. Leaves as
+    /// many as a map may need in this handle, because a handle that ends early changes a part.
     ///
     /// # Errors
     /// There is no room.
     pub(super) fn allocate(&self, goal: Pba, want: u32) -> Result<Allocation> {
-        match self.space.allocate_for(goal, want, Class::Mapping) {
-            Err(Error::Vfs(cairn_vfs::Error::NoSpace))
-                if self.journal.is_some() && self.space.pending_free() > 0 =>
-            {
-                self.commit()?;
-                self.space.allocate_for(goal, want, Class::Mapping)
-            }
-            other => other,
+        let room = || self.space.allocatable().saturating_sub(MAP_ROOM);
+        if room() == 0 && self.journal.is_some() && self.space.pending_free() > 0 {
+            self.commit()?;
         }
+        let want = u32::try_from(room()).unwrap_or(want).min(want);
+        if want == 0 {
+            return Err(cairn_vfs::Error::NoSpace.into());
+        }
+        self.space.allocate_for(goal, want, Class::Mapping)
     }
 
     /// Makes free what was freed until now.
