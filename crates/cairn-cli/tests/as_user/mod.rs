@@ -22,6 +22,7 @@ pub struct Reachable {
     /// The program.
     pub program: PathBuf,
     device: PathBuf,
+    opens_fuse: String,
     _place: Place,
 }
 
@@ -34,14 +35,14 @@ impl Reachable {
         std::fs::create_dir(&device).unwrap();
         let copy = place.path().join("cairn");
         judge::copy_program(program, &copy);
-        Self { program: copy, device, _place: place }
+        let opens_fuse = [judge::FORGET_MOUNTS, OPENS_FUSE].concat();
+        Self { program: copy, device, opens_fuse, _place: place }
     }
 
     /// The words before a command that the user runs, who may mount if that is asked for.
     pub fn words(&self, mounts: bool) -> Vec<&str> {
-        let device = self.device.to_str().unwrap();
-        let apart =
-            ["unshare", "--mount", "--propagation", "private", "sh", "-c", OPENS_FUSE, device];
-        apart.into_iter().filter(|_| mounts).chain(SETPRIV).collect()
+        let run = ["sh", "-c", &self.opens_fuse, self.device.to_str().unwrap()];
+        let apart = ["unshare", "--mount", "--propagation", "private"].into_iter().chain(run);
+        apart.filter(|_| mounts).chain(SETPRIV).collect()
     }
 }

@@ -95,7 +95,8 @@ pub fn mistakes<'p>(pages: impl IntoIterator<Item = &'p Page>, program: &Path) -
 /// Runs the page's commands with this program, below a command such as `unshare`. Returns what was
 /// other than shown.
 fn differences(page: &Page, program: &Path, below: &[&str], work: &Path) -> Vec<String> {
-    let mut script = String::from("exec 2>&1\numask 022\n");
+    let mut script = String::from(if below == APART { judge::FORGET_MOUNTS } else { "" });
+    script += "exec 2>&1\numask 022\n";
     for step in &page.steps {
         script += &format!("{}\nprintf '{MARK}%d{MARK}' $?\n", step.line);
     }

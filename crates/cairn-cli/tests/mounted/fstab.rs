@@ -30,7 +30,7 @@ fn with_line(volume: &Volume, options: &str, script: &str) -> Output {
     );
     fs::write(&table, line).unwrap();
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", HELPER]).args([
+    command.args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, HELPER].concat()]).args([
         Path::new(CAIRN),
         &volume.root(),
         &table,

@@ -188,7 +188,9 @@ fn what_the_kernel_has_mounted_is_left_alone_whatever_its_file_is_called_now() {
     // Another mount namespace has the mount, which is not in this process's table.
     let script = "mount \"$0\" \"$1\" && echo mounted && read -r line";
     let mut elsewhere = judge::command("unshare");
-    elsewhere.args(["--mount", "sh", "-c", script]).args([device.path(), &*point]);
+    elsewhere
+        .args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, script].concat()])
+        .args([device.path(), &*point]);
     let mut elsewhere = elsewhere.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     elsewhere.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
     in_use(

@@ -131,7 +131,7 @@ fn a_user_may_do_everything_on_a_private_mount_and_nobody_else_anything() {
             chown(path, Some(65_534), Some(65_534)).unwrap();
         }
         let mut command = judge::command("unshare");
-        command.args(["--mount", "sh", "-c", SCRIPT]);
+        command.args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, SCRIPT].concat()]);
         command.args([&program, &volume.image(), &volume.root(), &device]);
         let output = command.args([ALLOWED, options]).output().unwrap();
         assert!(output.status.success(), "{options}: {}", said(&output));

@@ -93,7 +93,7 @@ fn a_start_without_what_fuse_needs_says_what_to_do() {
     judge::copy_program(Path::new(CAIRN), &program);
     fs::create_dir(&foreign).unwrap();
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", MISSING]).args([
+    command.args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, MISSING].concat()]).args([
         &program,
         &volume.image(),
         &volume.root(),

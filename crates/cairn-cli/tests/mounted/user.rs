@@ -89,7 +89,12 @@ fn mounts_writes_and_unmounts(transport: &str) {
         chown(path, Some(USER), Some(USER)).unwrap();
     }
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", SCRIPT]).args([&program, &image, &volume.root(), &device]);
+    command.args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, SCRIPT].concat()]).args([
+        &program,
+        &image,
+        &volume.root(),
+        &device,
+    ]);
     command.arg(transport);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

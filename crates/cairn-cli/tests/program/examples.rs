@@ -249,7 +249,14 @@ fn every_example_runs_as_it_is_written() {
         }
         script += "if grep -q ' /mnt fuse' /proc/mounts; then cairn umount /mnt; fi\n";
         let mut shell = Command::new("unshare");
-        shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        shell.args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            &[judge::FORGET_MOUNTS, &script].concat(),
+        ]);
         shell
             .current_dir(work.path())
             .env("PATH", &path)
@@ -291,7 +298,8 @@ fn the_examples_of_the_readme_work_in_their_order() {
     let program = Path::new(env!("CARGO_BIN_EXE_cairn")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("unshare");
-    shell.args(["--mount", "--propagation", "private", "sh", "-c", &format!("{before}\n{script}")]);
+    let script = [judge::FORGET_MOUNTS, before, "\n", &script].concat();
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
     shell.current_dir(work.path()).env("PATH", &path).env_remove("CAIRN_LOG");
     let output = shell.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -162,7 +162,7 @@ fn a_full_host_changes_nothing() {
             test ! -e host/image.cairn-undo || echo left
         done
         mount -o remount,size=60M host; e2fsck -fn host/image >checked 2>&1 || cat checked"#;
-    let script = format!("cd '{}'; {script}", dir.path().display());
+    let script = format!("{}cd '{}'; {script}", judge::FORGET_MOUNTS, dir.path().display());
     let words = ["--mount", "sh", "-ec", &script, "sh", env!("CARGO_BIN_EXE_cairn"), &image];
     let said = judge::run("unshare", words);
     let failures = said.strip_prefix("after ").and_then(|rest| rest.strip_suffix(" failures\n"));

@@ -130,7 +130,7 @@ fn a_host_without_room_for_a_journal_keeps_the_old_one() {
         done
         mount -o remount,size=60M host; e2fsck -fn host/image >checked 2>&1 || cat checked
         dumpe2fs -h host/image 2>/dev/null | grep -o 'Total journal size.*'"#;
-    let script = format!("cd {}; {script}", dir.path().display());
+    let script = format!("{}cd {}; {script}", judge::FORGET_MOUNTS, dir.path().display());
     let words = ["--mount", "sh", "-ec", &script, "sh", env!("CARGO_BIN_EXE_cairn"), &image];
     let said = judge::run("unshare", words);
     let mut lines = said.lines();

@@ -86,6 +86,14 @@ fn remedy(name: &str) -> String {
     }
 }
 
+/// What a shell script in a mount namespace of its own begins with. The namespace has copies of all
+/// mounts: those of other tests would stay in use, and their devices claimed, as long as it lasts.
+pub const FORGET_MOUNTS: &str = r#"
+for point in $(awk '$1 ~ "^/dev/loop" || $3 ~ "^fuse" { print $2 }' /proc/self/mounts); do
+    umount -l "$point" 2>/dev/null || :
+done
+"#;
+
 /// A command of this program in the C locale.
 #[must_use]
 pub fn command(name: &str) -> Command {

@@ -62,7 +62,7 @@ fn an_installed_cairn_serves_mount8() {
         assert_eq!(fs::read_link(root.join(helper)).unwrap(), Path::new("/usr/bin/cairn"));
     }
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", MOUNT8]).args([
+    command.args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, MOUNT8].concat()]).args([
         root.join("usr/bin/cairn"),
         volume.image(),
         volume.root(),

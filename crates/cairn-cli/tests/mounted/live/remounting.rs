@@ -168,11 +168,9 @@ fn a_refused_remount_leaves_the_mount_as_it_was_without_proc() {
     let second = volume.outside("second");
     fs::create_dir(&second).unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", WITHOUT_PROC, CAIRN]).args([
-        &volume.image(),
-        &volume.root(),
-        &second,
-    ]);
+    command
+        .args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, WITHOUT_PROC].concat(), CAIRN])
+        .args([&volume.image(), &volume.root(), &second]);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "contents\ncontents\n", "{said}");

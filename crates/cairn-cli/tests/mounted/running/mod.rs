@@ -26,10 +26,6 @@ const FORMATS: [Format; 2] = [Format::Ext4, Format::F2fs];
 const BEGINNING: &str = r#"
 set -eu
 cd "$1"
-# Mounts of other tests would stay in use as long as this namespace.
-for point in $(awk '$1 ~ "^/dev/loop" || $3 ~ "^fuse" { print $2 }' /proc/mounts); do
-    umount -l "$point" 2>/dev/null || :
-done
 mkdir device; mount -t tmpfs -o mode=755 device device
 mknod device/fuse c 10 229; chmod 666 device/fuse; mount --bind device/fuse /dev/fuse
 ids() {
@@ -105,7 +101,7 @@ impl Root {
     #[track_caller]
     fn script(&self, script: &str) -> String {
         let mut command = judge::command("unshare");
-        let script = format!("{BEGINNING}{script}");
+        let script = format!("{}{BEGINNING}{script}", judge::FORGET_MOUNTS);
         command.args(["--mount", "sh", "-c", &script, "sh"]).arg(self.place.path());
         let output = command.env_remove("TMPDIR").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
