@@ -244,7 +244,8 @@ cairn_check::kinds! {
     /// The hash of an entry is wrong.
     DIRECTORY_HASH = "f2fs.directory.hash", Accounting,
         "The hash of a name is wrong, so the name is not found.",
-        "The hash is computed again.";
+        "The name gets back the byte that makes it have this hash, or the one that its inode \
+            records; else the hash is computed again.";
     /// An entry is in the wrong bucket.
     DIRECTORY_BUCKET = "f2fs.directory.bucket", Accounting,
         "A name is in a bucket where no search looks for it.",

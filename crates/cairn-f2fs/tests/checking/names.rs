@@ -15,23 +15,30 @@ use crate::{check, lines};
 const NAMES_AT: usize = 2384;
 const SLOT: usize = 8;
 
-/// Frees the slots of a name. Panics if no block of a directory has it.
-fn without_name(target: &Target, name: &[u8]) -> Injection {
+/// Where a name is: the block's place, its bytes and the slot. Panics if no block of a directory
+/// has it.
+fn block_of(target: &Target, name: &[u8]) -> (u64, Vec<u8>, usize) {
     for at in target.directory_blocks() {
-        let mut bytes = target.read(*at);
-        for slot in 0..214 {
-            let place = NAMES_AT + slot * SLOT;
+        let bytes = target.read(*at);
+        let has = |slot: &usize| {
             let is_used = bytes[slot / 8] & 1 << (slot % 8) != 0;
-            if is_used && bytes[place..].starts_with(name) {
-                for slot in slot..slot + name.len().div_ceil(SLOT) {
-                    bytes[slot / 8] &= !(1 << (slot % 8));
-                }
-                let what = String::from_utf8_lossy(name).into_owned();
-                return Injection { what, blocks: vec![(*at, bytes)] };
-            }
+            is_used && bytes[NAMES_AT + slot * SLOT..].starts_with(name)
+        };
+        if let Some(slot) = (0..214).find(has) {
+            return (*at, bytes, slot);
         }
     }
     panic!("no directory has the name");
+}
+
+/// Frees the slots of a name.
+fn without_name(target: &Target, name: &[u8]) -> Injection {
+    let (at, mut bytes, slot) = block_of(target, name);
+    for slot in slot..slot + name.len().div_ceil(SLOT) {
+        bytes[slot / 8] &= !(1 << (slot % 8));
+    }
+    let what = String::from_utf8_lossy(name).into_owned();
+    Injection { what, blocks: vec![(at, bytes)] }
 }
 
 fn over(target: &Target, injection: &Injection) -> Arc<Overlay> {
@@ -74,6 +81,24 @@ fn a_lost_name_that_the_inode_records_is_made_again() {
         apply(&done, &device);
         fsck(&target, &overlay).unwrap();
     }
+}
+
+/// Its hash tells which byte of a name is wrong, also where the inode records another name.
+#[test]
+fn a_wrong_byte_of_a_name_is_set_again() {
+    let target = Target::new(&[]);
+    let (at, mut bytes, slot) = block_of(&target, b"linked");
+    bytes[NAMES_AT + slot * SLOT + 1] = b'!';
+    let overlay = over(&target, &Injection { what: "linked".into(), blocks: vec![(at, bytes)] });
+    let device: Arc<dyn BlockDevice> = overlay.clone();
+    let found = lines(&check(device.clone()).unwrap());
+    assert!(found.contains("f2fs.directory.hash: "), "{found}");
+    let done = plan(&device, Scope::Accounting).unwrap();
+    assert_eq!(done.after.count(), 0);
+    apply(&done, &device);
+    let mended = overlay.read_at(at, 4096).unwrap();
+    assert!(mended[NAMES_AT + slot * SLOT..].starts_with(b"linked"));
+    fsck(&target, &overlay).unwrap();
 }
 
 /// A count of links that is too high, where all directories are whole, is no lost name: with other

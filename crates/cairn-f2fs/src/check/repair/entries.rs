@@ -268,8 +268,13 @@ impl Edit<'_> {
         if !is_name || names.hash(&name).is_some_and(|own| own != hash) {
             match self.recorded(ino)?.filter(|(parent, _)| *parent == dir) {
                 Some((_, recorded)) if names.hash(&recorded) == Some(hash) => name = recorded,
-                _ if is_name => {}
-                _ => return Ok(None),
+                // The hash is what is damaged.
+                Some((_, recorded)) if recorded == name => {}
+                _ => match names.with_hash(&name, hash) {
+                    Some(near) => name = near,
+                    None if is_name => {}
+                    None => return Ok(None),
+                },
             }
         }
         let hash = names.hash(&name).unwrap_or(hash);
