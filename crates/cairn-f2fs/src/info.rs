@@ -71,7 +71,7 @@ impl Info {
         loaded: Option<&Loaded>,
         replays: bool,
     ) -> Self {
-        let refused = superblock.features.read_only_reason();
+        let refused = superblock.read_only_reason();
         Self {
             label: superblock.label(),
             uuid: uuid::Uuid::from_bytes(superblock.uuid).to_string(),

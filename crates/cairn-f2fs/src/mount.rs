@@ -23,7 +23,7 @@ use crate::disk::{Disk, Parts};
 use crate::error::{Error, Result};
 use crate::format::checksum::MAGIC;
 use crate::format::layout::Layout;
-use crate::format::superblock::{self, Superblock, UTF8};
+use crate::format::superblock::{self, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{CheckpointFlags, Features, Nid};
 use crate::gc::{Cleaner, GcDaemon};
@@ -405,11 +405,8 @@ fn read_only_reason(
     if let Some(reason) = zones::read_only_reason(superblock.features, device) {
         return Some(reason.into());
     }
-    if let Some(reason) = superblock.features.read_only_reason() {
+    if let Some(reason) = superblock.read_only_reason() {
         return Some(reason.into());
-    }
-    if superblock.features.contains(Features::CASEFOLD) && superblock.s_encoding != UTF8 {
-        return Some("the encoding of names without case is not known".into());
     }
     if options.read_only {
         return Some("mounted with the option ro".into());

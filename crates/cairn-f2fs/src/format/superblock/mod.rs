@@ -2,6 +2,8 @@
 //!
 //! [`Superblock`] holds every byte of the 3072, so decoding and encoding lose nothing.
 
+mod devices;
+mod encoding;
 mod raw;
 
 use cairn_base::units::{as_index, as_u64};
@@ -11,9 +13,11 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::checksum::{MAGIC, crc32};
 use super::features::Features;
 use super::inode::Advise;
-use super::units::{BLOCK_BYTES, BlockAddr, Nid, SEGMENT_BYTES};
+use super::units::{BLOCK_BYTES, BlockAddr, Nid};
 use crate::corrupt::Corrupt;
 
+pub(crate) use devices::DevicePart;
+pub(crate) use encoding::{STRICT, UTF8};
 pub(crate) use raw::CHECKSUM_OFFSET;
 pub(crate) use raw::EXTENSION_LEN;
 pub(crate) use raw::MAX_DEVICES;
@@ -21,20 +25,6 @@ pub(crate) use raw::MAX_EXTENSIONS;
 pub(crate) use raw::OFFSET;
 pub(crate) use raw::SIZE;
 use raw::{RawDevice, RawSuperblock};
-
-/// `s_encoding` of UTF-8, whose letters fold as Unicode 12.1 says.
-pub(crate) const UTF8: u16 = 1;
-/// `s_encoding_flags`: names that are no valid text are refused.
-pub(crate) const STRICT: u16 = 1;
-
-/// One of the devices of a volume on several.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DevicePart {
-    /// Path given to mkfs, filled up with zeros.
-    pub(crate) path: [u8; 64],
-    /// Segments on it.
-    pub(crate) total_segments: u32,
-}
 
 /// A decoded superblock. Fields have the specification's names; addresses and counts are checked by
 /// [`super::Layout::new`].
@@ -285,35 +275,6 @@ impl Superblock {
             Some(_) => Advise::HOT,
             None => Advise::empty(),
         }
-    }
-
-    /// Paths of the devices that the volume lies on, in order; none if it lies on a single one.
-    #[must_use]
-    pub(crate) fn device_paths(&self) -> Vec<String> {
-        let named = self.devs.iter().take_while(|part| part.path[0] != 0);
-        let text = |part: &DevicePart| {
-            let bytes = part.path.split(|byte| *byte == 0).next().unwrap_or_default();
-            String::from_utf8_lossy(bytes).into_owned()
-        };
-        named.map(text).collect()
-    }
-
-    /// Bytes that the volume uses of each of its devices, in order; none if it lies on a single
-    /// one.
-    #[must_use]
-    pub(crate) fn device_lengths(&self) -> Vec<u64> {
-        let before = std::iter::once(self.segment0_blkaddr.bytes()).chain(std::iter::repeat(0));
-        let parts = self.device_segments().into_iter().zip(before);
-        parts
-            .map(|(own, before)| own.saturating_mul(SEGMENT_BYTES).saturating_add(before))
-            .collect()
-    }
-
-    /// Segments on each of its devices, in order; none if it lies on a single one.
-    #[must_use]
-    pub(crate) fn device_segments(&self) -> Vec<u64> {
-        let named = self.devs.iter().take_while(|part| part.path[0] != 0);
-        named.map(|part| part.total_segments.into()).collect()
     }
 
     /// The label.
