@@ -1,15 +1,17 @@
-//! Is the block to which a pointer leads another's? Its summary names a pointer, and that one leads
-//! to it. A summary alone proves nothing: it may be what is damaged.
+//! Whose a block is: what its summary says, and whether the block to which a pointer leads is
+//! another's. Then its summary names a pointer, and that one leads to it. A summary alone proves
+//! nothing: it may be what is damaged.
 //!
 //! Asked on volumes that are only read, for the first block of each run: a wrong pointer begins
 //! one.
 
-use super::proof;
+use crate::checkpoint::summaries;
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::format::summary::SummaryBlock;
 use crate::format::units::{BlockAddr, Nid};
-use crate::format::{Features, Inode as Record, NodeFooter, Summary, node};
+use crate::format::{Features, Inode as Record, Log, NodeFooter, Summary, node};
 
 /// A data pointer of a file.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +38,7 @@ pub(super) fn check(disk: &Disk, pointer: Pointer) -> Result<()> {
     {
         return Ok(());
     }
-    let is_anothers = match proof::owner(disk, addr) {
+    let is_anothers = match owner(disk, addr) {
         Ok(Some((true, _))) => is_node(disk, addr),
         Ok(Some((false, owner))) if (owner.nid, owner.ofs_in_node) == (holder, slot) => Ok(false),
         Ok(Some((false, owner))) => leads_to(disk, owner, addr),
@@ -49,6 +51,35 @@ pub(super) fn check(disk: &Disk, pointer: Pointer) -> Result<()> {
         Ok(false) | Err(Error::Corrupt(_)) => Ok(()),
         Ok(true) => Err(Corrupt::Mapping { ino, block, what, value: addr.get().into() }.into()),
         Err(error) => Err(error),
+    }
+}
+
+/// What the summary says of a block: whether it is a node, and whose.
+///
+/// # Errors
+/// The summary is damaged, or the device failed.
+pub(super) fn owner(disk: &Disk, addr: BlockAddr) -> Result<Option<(bool, Summary)>> {
+    let Some((segno, offset)) = disk.layout.segment_of(addr) else { return Ok(None) };
+    let at = |is_node, entries: &[Summary]| {
+        entries.get(usize::from(offset)).map(|entry| (is_node, *entry))
+    };
+    if let Some(store) = &disk.store {
+        let found = store.segments.owners(segno)?;
+        return Ok(at(found.is_node, &found.entries));
+    }
+    let checkpoint = &disk.checkpoint;
+    match Log::ALL.into_iter().find(|log| checkpoint.checkpoint.log(*log).segno == segno) {
+        // Which node is not asked.
+        Some(log) if log.is_node() => Ok(Some((true, Summary::default()))),
+        Some(log) => {
+            let entries = summaries::of_data(checkpoint, &disk.buffers, &disk.layout, log)?;
+            Ok(at(false, &entries))
+        }
+        None => {
+            let image = disk.buffers.get(disk.layout.summary_address(segno))?.image();
+            let found = SummaryBlock::decode(&image)?;
+            Ok(at(found.is_node, &found.entries))
+        }
     }
 }
 

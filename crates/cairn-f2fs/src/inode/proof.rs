@@ -9,19 +9,18 @@ use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::FileKind;
 
 use super::Inode;
+use super::owned;
 use super::read_mapper::ReadMapper;
 use crate::blocks;
-use crate::checkpoint::summaries;
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::form::types::Verdict;
 use crate::form::{Around, suspect, types};
+use crate::format::Summary;
 use crate::format::inode::{Advise, DEFAULT_INLINE_XATTR_WORDS, Inode as Record};
 use crate::format::layout::Layout;
-use crate::format::summary::SummaryBlock;
 use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid};
-use crate::format::{Log, Summary};
 
 /// What lies around an inode of a mounted volume. What is damaged itself shows nothing.
 struct Seen<'d>(&'d Disk);
@@ -32,7 +31,7 @@ impl Around for Seen<'_> {
     }
 
     fn owner(&mut self, addr: BlockAddr) -> Result<Option<(bool, Summary)>> {
-        match owner(self.0, addr) {
+        match owned::owner(self.0, addr) {
             Err(Error::Corrupt(_)) => Ok(None),
             found => found,
         }
@@ -45,35 +44,6 @@ impl Around for Seen<'_> {
     fn root(&mut self) -> Result<Option<Record>> {
         let Ok(Some(image)) = self.0.nodes.inode(Nid::ROOT) else { return Ok(None) };
         Ok(Record::decode(&image, Nid::ROOT, self.0.layout.features).ok())
-    }
-}
-
-/// What the summary says of a block: whether it is a node, and whose.
-///
-/// # Errors
-/// The summary is damaged, or the device failed.
-pub(super) fn owner(disk: &Disk, addr: BlockAddr) -> Result<Option<(bool, Summary)>> {
-    let Some((segno, offset)) = disk.layout.segment_of(addr) else { return Ok(None) };
-    let at = |is_node, entries: &[Summary]| {
-        entries.get(usize::from(offset)).map(|entry| (is_node, *entry))
-    };
-    if let Some(store) = &disk.store {
-        let found = store.segments.owners(segno)?;
-        return Ok(at(found.is_node, &found.entries));
-    }
-    let checkpoint = &disk.checkpoint;
-    match Log::ALL.into_iter().find(|log| checkpoint.checkpoint.log(*log).segno == segno) {
-        // Which node is not asked.
-        Some(log) if log.is_node() => Ok(Some((true, Summary::default()))),
-        Some(log) => {
-            let entries = summaries::of_data(checkpoint, &disk.buffers, &disk.layout, log)?;
-            Ok(at(false, &entries))
-        }
-        None => {
-            let image = disk.buffers.get(disk.layout.summary_address(segno))?.image();
-            let found = SummaryBlock::decode(&image)?;
-            Ok(at(found.is_node, &found.entries))
-        }
     }
 }
 

@@ -10,6 +10,9 @@ use std::time::SystemTime;
 
 use cairn_block::{Error, ErrorKind, Result};
 
+/// What is said of a file that has lost its end while it was in use.
+pub(super) const CUT_SHORT: &str = "somebody has cut the file short";
+
 /// What holds the bytes of a log.
 pub trait Medium: Send + Sync {
     /// How many there are.
@@ -148,7 +151,7 @@ impl Medium for LogFile {
             return Err(io::Error::new(io::ErrorKind::NotFound, "somebody has removed the file"));
         }
         if now.len() < self.size.load(Ordering::Relaxed) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, super::CUT_SHORT));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, CUT_SHORT));
         }
         Ok(())
     }

@@ -33,11 +33,10 @@ use crate::format::manifest::Manifest;
 use crate::format::{Corrupt, ObjectId, SECTOR};
 
 pub(crate) use contents::{Contents, Record};
+use medium::CUT_SHORT;
 pub use medium::Medium;
 pub use memory::MemoryMedium;
 
-/// What is said of a file that has lost its end while it was in use.
-const CUT_SHORT: &str = "somebody has cut the file short";
 /// Smallest log.
 const LEAST_SIZE: u64 = 64 << 10;
 

@@ -14,8 +14,8 @@ impl Log {
     /// Reads and verifies all records.
     ///
     /// A record is written when the one before it is durable, and a mark says so then. So the one
-    /// that a power cut has torn is the last, and of the marks the higher one has its number or that
-    /// of the record before. Everything else is damage.
+    /// that a power cut has torn is the last, and of the marks the higher one has its number or
+    /// that of the record before. Everything else is damage.
     pub(crate) fn contents(&self) -> Result<Contents> {
         let size = self.medium.size().map_err(self.failed("read"))?;
         let block = self.block(0, size)?;

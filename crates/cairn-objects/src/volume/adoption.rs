@@ -4,8 +4,8 @@
 //! has it, so that the next opening can tell such a one, which may have been killed at any moment,
 //! from another writer. Writing the same records again does no harm, as long as nobody else wrote.
 //!
-//! The store knows up to which record its newest object was made. A log that ends before that is not
-//! the last state of the file: a copy has taken its place.
+//! The store knows up to which record its newest object was made. A log that ends before that is
+//! not the last state of the file: a copy has taken its place.
 
 use std::sync::Arc;
 use std::time::Duration;
