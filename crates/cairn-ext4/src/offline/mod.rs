@@ -212,5 +212,6 @@ fn is_at_rest(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> Result<
         return Ok(false);
     }
     let layout = Layout::new(superblock, device.geometry().size)?;
+    probe::check_sectors(&**device, &layout)?;
     Ok(!journal_area::holds_log(device, superblock, &layout)?)
 }
