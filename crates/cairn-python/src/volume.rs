@@ -204,7 +204,7 @@ impl Volume {
         })
     }
 
-    /// When a file was made, in seconds and nanoseconds; `None` where the volume has no room for it.
+    /// When a file was made, in seconds and nanoseconds; `None` if the volume has no room for it.
     fn created(&self, py: Python<'_>, path: &[u8]) -> PyResult<Option<(i64, u32)>> {
         self.at(py, path, |volume| {
             let made = volume.metadata(path)?.attributes().crtime;
