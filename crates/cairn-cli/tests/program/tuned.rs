@@ -66,6 +66,27 @@ fn a_volume_of_f2fs_changes_and_its_fsck_agrees() {
     drop(dir);
 }
 
+/// All structures are in the first group, so that those of the groups that go are in the way.
+#[test]
+fn a_volume_becomes_as_small_as_the_message_says() {
+    let (dir, image) = in_dir("image");
+    let files = dir.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    for number in 0..75 {
+        std::fs::write(files.join(number.to_string()), [7; 1_000_000]).unwrap();
+    }
+    let shape = ["-t", "ext4", "-b", "4096", "-g", "8192", "-d", files.to_str().unwrap()];
+    judge::mke2fs(Path::new(&image), 250 << 20, &shape);
+    let said = fails(&["resize", &image, "96M"], 1);
+    let named = said.split("give ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 250 << 20, "{said}");
+    for size in [named, "min", "min"] {
+        works(&["resize", &image, size]);
+        assert!(std::fs::metadata(&image).unwrap().len() < 100 << 20, "{size}");
+        judge::assert_clean(Path::new(&image));
+    }
+}
+
 #[test]
 fn a_volume_grows_with_its_file_or_in_its_partition() {
     let (dir, image) = in_dir("image");

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use cairn_base::options::parse_size;
 use cairn_block::memory::MemoryDevice;
+use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
 
 use crate::resize::{MIB, digest, least_of, resized, shortened, size_of};
-use crate::support::{judge, volume};
+use crate::support::{judge, open, volume};
 
 /// Shapes, bytes of the volume, and files of 1 MB.
 const SHAPES: &[(&[&str], u64, usize)] = &[
@@ -66,4 +67,31 @@ fn the_least_size_and_the_one_that_is_named_can_be_reached() {
             digest(&device).assert_same(&expected);
         }
     }
+}
+
+/// The map of a file that moves into single free blocks needs more than was estimated.
+#[test]
+fn a_volume_becomes_as_small_as_there_is_room_for() {
+    const HOLES: usize = 12_000;
+    let shape = ["-t", "ext4", "-b", "1024", "-O", "^has_journal"];
+    let device = from_files(64 * MIB, &shape, |dir| {
+        std::fs::write(dir.join("holes"), vec![7; 2048 * HOLES]).unwrap();
+    });
+    let fs = open(&device, "");
+    let holes = fs.lookup(fs.root(), b"holes").unwrap().ino;
+    for at in (0..2048 * HOLES as u64).step_by(2048) {
+        fs.allocate(holes, AllocateMode::PunchHole, at, 1024).unwrap();
+    }
+    let new = NewInode::Regular;
+    let moves = fs.create(fs.root(), b"moves", new, 0o644, &Caller::ROOT).unwrap().ino;
+    fs.write(moves, 0, &vec![9; 1024 * HOLES], IoFlags::empty()).unwrap();
+    fs.unmount().unwrap();
+    let (expected, least) = (digest(&device), least_of(&device));
+    let done = resized(&device, least).unwrap();
+    println!("{done:?}, estimated {least}");
+    assert!(done.after > least && done.after < least + 4 * MIB, "{done:?}, not {least}");
+    assert_eq!(size_of(&device), done.after);
+    let device = Arc::new(shortened(&device, done.after));
+    judge(&device);
+    digest(&device).assert_same(&expected);
 }

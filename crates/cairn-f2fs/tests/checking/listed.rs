@@ -113,7 +113,8 @@ fn a_wrong_entry_of_a_journal_costs_nothing() {
     let sit = SIT_AT + 2;
     let second = word(&sound, 2 + NAT_ENTRY);
     let other = word(&sound, sit + SIT_ENTRY);
-    let cases: [(&str, Scope, &dyn Fn(&mut Vec<u8>)); 9] = [
+    type Change<'c> = &'c dyn Fn(&mut Vec<u8>);
+    let cases: [(&str, Scope, Change<'_>); 9] = [
         ("an impossible nid", Scope::Accounting, &|bytes| set(bytes, 2, u32::MAX)),
         ("a nid twice", Scope::Accounting, &|bytes| set(bytes, 2, second)),
         ("another nid", Scope::Accounting, &|bytes| bytes[2] ^= 1),
