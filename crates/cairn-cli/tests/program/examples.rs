@@ -249,14 +249,8 @@ fn every_example_runs_as_it_is_written() {
         }
         script += "if grep -q ' /mnt fuse' /proc/mounts; then cairn umount /mnt; fi\n";
         let mut shell = Command::new("unshare");
-        shell.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            &[judge::FORGET_MOUNTS, &script].concat(),
-        ]);
+        script.insert_str(0, judge::FORGET_MOUNTS);
+        shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         shell
             .current_dir(work.path())
             .env("PATH", &path)
