@@ -33,8 +33,8 @@ pub(super) use plan::{least, steps};
 /// room than was estimated.
 ///
 /// # Errors
-/// The volume cannot become as small, or is damaged; the device failed. The volume is whole, but may
-/// have a size in between.
+/// The volume cannot become as small, or is damaged; the device failed. The volume is whole, but
+/// may have a size in between.
 pub(super) fn shrink(mut volume: Offline, blocks: u64) -> Result<Offline> {
     // Before anything is written. Structures of groups that go make room for the next step.
     for step in steps(&volume, blocks)? {

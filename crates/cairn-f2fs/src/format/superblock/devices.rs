@@ -1,16 +1,7 @@
 //! The devices of a volume on several.
 
-use super::Superblock;
+use super::{DevicePart, Superblock};
 use crate::format::units::SEGMENT_BYTES;
-
-/// One of the devices of a volume on several.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DevicePart {
-    /// Path given to mkfs, filled up with zeros.
-    pub(crate) path: [u8; 64],
-    /// Segments on it.
-    pub(crate) total_segments: u32,
-}
 
 impl Superblock {
     /// Paths of the devices that the volume lies on, in order; none if it lies on a single one.

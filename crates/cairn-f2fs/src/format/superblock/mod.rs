@@ -16,7 +16,6 @@ use super::inode::Advise;
 use super::units::{BLOCK_BYTES, BlockAddr, Nid};
 use crate::corrupt::Corrupt;
 
-pub(crate) use devices::DevicePart;
 pub(crate) use encoding::{STRICT, UTF8};
 pub(crate) use raw::CHECKSUM_OFFSET;
 pub(crate) use raw::EXTENSION_LEN;
@@ -25,6 +24,15 @@ pub(crate) use raw::MAX_EXTENSIONS;
 pub(crate) use raw::OFFSET;
 pub(crate) use raw::SIZE;
 use raw::{RawDevice, RawSuperblock};
+
+/// One of the devices of a volume on several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DevicePart {
+    /// Path given to mkfs, filled up with zeros.
+    pub(crate) path: [u8; 64],
+    /// Segments on it.
+    pub(crate) total_segments: u32,
+}
 
 /// A decoded superblock. Fields have the specification's names; addresses and counts are checked by
 /// [`super::Layout::new`].
