@@ -16,8 +16,8 @@ use crate::root;
 /// [`Info::state`] of a volume of which something is finished when it is opened.
 const NEEDS_RECOVERY: &str = "needs recovery";
 /// What to do with a volume of which a change was interrupted.
-const INTERRUPTED: &str = "a change of the volume was interrupted: it is finished when the volume \
-    is next opened for writing; let no other program write or check the volume before";
+const INTERRUPTED: &str = "a change of the volume was interrupted: opening it for writing \
+    finishes the change; let no other program write or check the volume before";
 /// [`Info::access`] of a volume that can be written.
 const READ_WRITE: &str = "read-write";
 

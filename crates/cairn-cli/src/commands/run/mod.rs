@@ -251,6 +251,21 @@ impl Init {
     }
 }
 
+/// The limit of files counts for memory, too.
+fn not_copied(error: &io::Error) -> Failure {
+    let what = "no copy of this program in memory";
+    match Errno::from_io_error(error) {
+        Some(Errno::FBIG) => Failure::new(
+            Status::Failed,
+            format!("{what}: it is larger than a file may be: raise ulimit -f"),
+        ),
+        _ => {
+            let advice = "root must allow programs in memory: sysctl vm.memfd_noexec=0";
+            Failure::start(what, error, advice)
+        }
+    }
+}
+
 /// Starts the init in a namespace of processes.
 fn start_init(args: &Args, server: &Child) -> Outcome<(Init, ToInit)> {
     let failed = |error| Failure::start("starting the command", &error, "mount /proc");
@@ -261,10 +276,7 @@ fn start_init(args: &Args, server: &Child) -> Outcome<(Init, ToInit)> {
         let advice = "a kernel with namespaces of processes (CONFIG_PID_NS) is needed";
         Failure::start("no namespace of processes", &error.into(), advice)
     })?;
-    let copy = Sealed::new().map_err(|error| {
-        let advice = "root must allow programs in memory: sysctl vm.memfd_noexec=0";
-        Failure::start("no copy of this program in memory", &error, advice)
-    })?;
+    let copy = Sealed::new().map_err(|error| not_copied(&error))?;
     let mut command = copy.stage("init");
     command.args(terminal.as_ref().map(|_| "--terminal")).stdin(theirs);
     command.arg(process::id().to_string()).args(args.words());
