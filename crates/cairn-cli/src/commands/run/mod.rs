@@ -8,7 +8,7 @@
 //! - The *init* is process 1 of a namespace of its own. It takes what the command shall see of the
 //!   host, goes to a copy of the server's mount namespace, makes the volume the root, starts the
 //!   command and reaps what the command leaves. When it ends, the kernel ends all its children. It
-//!   runs a copy of this program, so that the command never has the host's file ([`Sealed`]).
+//!   runs a copy of this program, so that the command never has the host's file (`starting`).
 //!
 //! When the command begins, none of them looks at mounts of the host any longer (`host`).
 //!
