@@ -78,7 +78,8 @@ fn damage_is_said_and_the_rest_is_read() {
         (28, 200, "dqi_free_entry"),
         (1024, 200, "refers to block 200"),
         (1024, 1, "refers to block 1"),
-        (2048 + 16, 77, "has no entry of 0"),
+        // Behind three further blocks of the tree.
+        (5 * 1024 + 16, 77, "has no entry of 0"),
     ] {
         let file = with(at, byte);
         let why = file.damage.clone().unwrap_or_default();
