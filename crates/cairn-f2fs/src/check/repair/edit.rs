@@ -48,6 +48,8 @@ pub(super) struct Edit<'r> {
     pub(super) paths: HashMap<Nid, Box<[u8]>>,
     /// Where inodes without a name go, once it is known.
     pub(super) lost_found: Option<Nid>,
+    /// Names whose wrong byte has been searched for.
+    pub(super) searched_names: u32,
 }
 
 /// Where a block of a file is, and the pointer to it.
@@ -83,6 +85,7 @@ impl<'r> Edit<'r> {
             is_quota_wrong: false,
             paths: HashMap::new(),
             lost_found: None,
+            searched_names: 0,
         }
     }
 

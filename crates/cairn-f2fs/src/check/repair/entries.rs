@@ -16,6 +16,8 @@ use crate::format::dentry::{
 use crate::format::inode::InlineFlags;
 use crate::format::units::Nid;
 
+/// Most names whose wrong byte is searched for, with up to 65,000 hashes each.
+const MAX_SEARCHED: u32 = 1000;
 /// Values of `i_dir_level`.
 const MAX_LEVEL: u8 = 64;
 
@@ -249,9 +251,19 @@ impl Edit<'_> {
         Ok(Some(lost.saturating_add(more)))
     }
 
+    /// What a name was before one of its bytes was damaged. A volume in which all names have wrong
+    /// hashes is not searched to its end.
+    fn name_before(&mut self, names: Names, name: &[u8], hash: u32) -> Option<Vec<u8>> {
+        if self.searched_names >= MAX_SEARCHED {
+            return None;
+        }
+        self.searched_names = self.searched_names.saturating_add(1);
+        names.with_hash(name, hash)
+    }
+
     /// The entry as it should be; `None` if it leads nowhere or cannot be read.
     fn right_entry(
-        &self,
+        &mut self,
         dir: Nid,
         (slot, mut name): (usize, Vec<u8>),
         (mut ino, hash, kind): (Nid, u32, Option<FileKind>),
@@ -270,7 +282,7 @@ impl Edit<'_> {
                 Some((_, recorded)) if names.hash(&recorded) == Some(hash) => name = recorded,
                 // The hash is what is damaged.
                 Some((_, recorded)) if recorded == name => {}
-                _ => match names.with_hash(&name, hash) {
+                _ => match self.name_before(names, &name, hash) {
                     Some(near) => name = near,
                     None if is_name => {}
                     None => return Ok(None),
