@@ -15,7 +15,7 @@ use cairn_testkit::judge::{fsck_f2fs, node_blocks_of};
 use cairn_testkit::transfer;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
 
-use crate::support::{FEATURES, ZONED, check as judged, open, volume};
+use crate::support::{FEATURES, FOLDED, ZONED, check as judged, open, volume};
 
 const NAMES: u32 = 10;
 const BLOCK: u64 = 4096;
@@ -338,5 +338,9 @@ fn what_was_fsynced_survives_power_cuts() {
 
 #[test]
 fn what_was_fsynced_on_other_volumes_survives_power_cuts() {
-    search_all(&[(FEATURES, "nocheckpoint_merge,gc_victim=greedy", 3), (ZONED, "", 5)]);
+    search_all(&[
+        (FEATURES, "nocheckpoint_merge,gc_victim=greedy", 3),
+        (ZONED, "", 5),
+        (FOLDED, "", 6),
+    ]);
 }

@@ -18,7 +18,7 @@ use cairn_testkit::judge::node_blocks_of;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, XattrMode};
 
 use crate::crash::{BEFORE, clean};
-use crate::support::{FEATURES, judge, open, volume};
+use crate::support::{FEATURES, FOLDED, judge, open, volume};
 
 fn opened(device: Arc<dyn BlockDevice>, options: &str) -> Result<Opened, String> {
     let options = MountOptions::parse(options).expect("valid options");
@@ -90,6 +90,12 @@ fn every_history_of_two_steps_is_as_durable_as_was_said() {
 #[test]
 fn every_history_of_two_steps_with_all_features_is_as_durable_as_was_said() {
     search_on(FEATURES, "mode=lfs,nocheckpoint_merge");
+}
+
+#[test]
+#[ignore = "as long as the others: make deep runs it"]
+fn every_history_of_two_steps_where_case_is_ignored_is_as_durable_as_was_said() {
+    search_on(FOLDED, "");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use cairn_vfs::{
     SetAttributes,
 };
 
-use crate::support::{judge, volume, with_zones};
+use crate::support::{FOLDED, judge, volume, with_zones};
 use crate::worn::Worn;
 
 fn open(device: Arc<dyn BlockDevice>, options: &str) -> (Arc<F2fs>, Arc<Simulated>) {
@@ -123,6 +123,8 @@ fn every_write_and_flush_of_a_run_may_fail() {
     assert!(every_fault(&Subject, &before, Operation::Flush, step.min(2), "") > 4);
     assert!(every_fault(&Subject, &before, Operation::Write, step + 2, "mode=lfs,cache=1M") > 8);
     every_fault(&Subject, &before, Operation::Read, step.min(3), "cache=1M");
+    let folded = with_kept(volume(64 << 20, FOLDED));
+    assert!(every_fault(&Subject, &folded, Operation::Write, step + 4, "") > 5);
 }
 
 /// On a volume whose sections are cleaned during the run.

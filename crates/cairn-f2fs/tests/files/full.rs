@@ -12,7 +12,7 @@ use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::{deep, full, transfer};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
-use crate::support::{FEATURES, ZONED, judge, open, volume, with_zones};
+use crate::support::{FEATURES, FOLDED, ZONED, judge, open, volume, with_zones};
 
 const SIZE: u64 = 64 << 20;
 const BLOCK: usize = 4096;
@@ -221,7 +221,9 @@ fn many_overwrite_a_full_volume() {
 
 #[test]
 fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
-    for (args, options) in [(&[][..], ""), (FEATURES, ""), (&[], "mode=lfs"), (ZONED, "")] {
+    for (args, options) in
+        [(&[][..], ""), (FEATURES, ""), (&[], "mode=lfs"), (ZONED, ""), (FOLDED, "")]
+    {
         let device = volume(SIZE, args);
         let fs = open(with_zones(device.clone()), options);
         full::prepare(&*fs);

@@ -13,7 +13,7 @@ mod judges;
 #[path = "../common/open.rs"]
 mod opened;
 
-pub use fresh::{ZONED, volume};
+pub use fresh::{FOLDED, ZONED, volume};
 pub use judges::{check, judge};
 pub use opened::{open, with_zones};
 

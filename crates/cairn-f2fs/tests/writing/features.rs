@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
-use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::F2fs;
 use cairn_f2fs::mkfs::populate::Population;
 use cairn_f2fs::mkfs::{self, MkfsOptions};
@@ -17,18 +16,11 @@ use cairn_vfs::{
     Caller, Error, FileSystem, InodeFlags, IoFlags, NewInode, RenameMode, SetAttributes,
 };
 
-use crate::support::{find, judge, make, names, open};
+use crate::support::{CASEFOLD, find, judge, make, names, open, set_bits};
 
 const BLOCK: u64 = 4096;
-/// Offsets in an inode.
-const ADVISE_AT: usize = 2;
-const FLAGS_AT: usize = 80;
-/// Offset in the footer's block.
-const FOOTER_AT: u64 = 4072;
-/// The bit of `i_advise`.
-const ENCRYPT: u8 = 0x4;
-/// The highest byte of the flag in `i_flags`.
-const CASEFOLD: u8 = 0x40;
+/// `i_advise`, and its bit.
+const ENCRYPT: (u64, u8) = (2, 0x4);
 
 /// A new volume with these features.
 fn new(features: &str) -> Arc<MemoryDevice> {
@@ -38,21 +30,6 @@ fn new(features: &str) -> Arc<MemoryDevice> {
     device
 }
 
-/// Changes a byte of all versions of an inode on an unmounted volume.
-fn patch(device: &MemoryDevice, ino: Ino, (at, bits): (usize, u8)) {
-    let number = u32::try_from(ino.0).unwrap().to_le_bytes();
-    let own = [number, number].concat();
-    let mut found = 0;
-    for block in (0..device.geometry().size).step_by(BLOCK as usize) {
-        if device.read_at(block + FOOTER_AT, 8).unwrap()[..] == own[..] {
-            let old = device.read_at(block + at as u64, 1).unwrap()[0];
-            device.write_at(block + at as u64, vec![old | bits]).unwrap();
-            found += 1;
-        }
-    }
-    assert!(found > 0, "{ino:?} has a node");
-}
-
 /// A volume with an empty directory `fold` that ignores case, as `chattr +F` makes one.
 fn folding(features: &str) -> (Arc<MemoryDevice>, Ino) {
     let device = new(features);
@@ -60,7 +37,7 @@ fn folding(features: &str) -> (Arc<MemoryDevice>, Ino) {
     let fold = make(&fs, fs.root(), b"fold", NewInode::Directory).unwrap().ino;
     fs.unmount().unwrap();
     drop(fs);
-    patch(&device, fold, (FLAGS_AT + 3, CASEFOLD));
+    set_bits(&device, fold, CASEFOLD);
     (device, fold)
 }
 
@@ -159,7 +136,7 @@ fn encrypted_inodes_need_a_key() {
     fs.unmount().unwrap();
     drop(fs);
     for ino in [closed, link, directory, full] {
-        patch(&device, ino, (ADVISE_AT, ENCRYPT));
+        set_bits(&device, ino, ENCRYPT);
     }
     let fs = open(&device, "");
     let no_key = |result: cairn_vfs::Result<()>| {

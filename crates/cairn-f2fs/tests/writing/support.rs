@@ -15,7 +15,7 @@ mod judges;
 #[path = "../common/open.rs"]
 mod opened;
 
-pub use fresh::{ZONED, volume};
+pub use fresh::{CASEFOLD, ZONED, set_bits, volume};
 pub use judges::judge;
 
 /// Features of inodes that are off by default.
