@@ -69,10 +69,15 @@ pub(crate) fn holds_log(
 ) -> Result<bool> {
     let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
     match journal_area(superblock, layout, &buffers, device) {
-        Ok(Some(area)) => Ok(cairn_jbd2::read_superblock(&area).is_ok_and(|log| log.start != 0)),
+        Ok(Some(area)) => Ok(is_begun(&area)),
         Err(error @ Error::Device(_)) => Err(error),
         _ => Ok(false),
     }
+}
+
+/// Does the log hold changes? False if its superblock cannot be read.
+pub(crate) fn is_begun(area: &JournalArea) -> bool {
+    cairn_jbd2::read_superblock(area).is_ok_and(|log| log.start != 0)
 }
 
 /// When the volume was made or mounted last: nothing of the log is older.

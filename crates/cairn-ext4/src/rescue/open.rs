@@ -12,6 +12,7 @@ use cairn_jbd2::Images;
 use crate::error::Result;
 use crate::fast_commit::ReplayTarget;
 use crate::format::features::{Compat, Incompat};
+use crate::journal_area;
 use crate::raw::{RawVolume, SuperblockChoice, journal};
 use crate::recovery;
 
@@ -68,8 +69,7 @@ fn replayed(
 /// Does the log hold changes that the superblock does not ask for? A mount replays them.
 fn holds_log(volume: &RawVolume) -> bool {
     let area = journal::area(volume).ok().flatten();
-    let log = area.and_then(|area| cairn_jbd2::read_superblock(&area).ok());
-    log.is_some_and(|log| log.start != 0)
+    area.is_some_and(|area| journal_area::is_begun(&area))
 }
 
 /// Replays the log into the overlay: with its fast commits, or else what is sound of it.

@@ -55,26 +55,8 @@ fn judge_checksum(at: &Path, sound: &MemoryDevice, sum: u64, contents: u64, code
     assert!(said.is_none(), "{}", said.unwrap_or_default());
 }
 
-#[test]
-fn a_block_of_names_is_sealed_if_all_else_agrees() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("image");
-    image(&path, ARGS);
-    let sound = read_image(&path).unwrap();
-    let root: u64 =
-        debugfs(&path, "bmap <2> 0").lines().find_map(|line| line.parse().ok()).unwrap();
-    let start = root * 1024;
-    let block = sound.read_at(start, 1024).unwrap();
-    // The first byte of the inode number of "file": it becomes another one's.
-    let name = block.windows(4).position(|bytes| bytes == b"file").unwrap() as u64;
-    let codes = ["ext4.directory.checksum_only", "ext4.directory.checksum"];
-    judge_checksum(&path, &sound, start + 1023, start + name - 8, codes);
-}
-
-/// A letter of a name that has changed, which the checksum alone tells: the block is not taken as
-/// it is without losses.
-#[test]
-fn a_block_with_a_changed_letter_is_not_sealed_without_losses() {
+/// A volume, its image, where the names of its root are, and where in them "file" is.
+fn root_with_file() -> (tempfile::TempDir, MemoryDevice, u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     image(&path, ARGS);
@@ -83,7 +65,25 @@ fn a_block_with_a_changed_letter_is_not_sealed_without_losses() {
         debugfs(&path, "bmap <2> 0").lines().find_map(|line| line.parse().ok()).unwrap();
     let block = sound.read_at(root * 1024, 1024).unwrap();
     let name = block.windows(4).position(|bytes| bytes == b"file").unwrap() as u64;
-    let device = with_flip(&sound, root * 1024 + name);
+    (dir, sound, root * 1024, name)
+}
+
+#[test]
+fn a_block_of_names_is_sealed_if_all_else_agrees() {
+    let (dir, sound, start, name) = root_with_file();
+    let path = dir.path().join("image");
+    // The first byte of the inode number of "file": it becomes another one's.
+    let codes = ["ext4.directory.checksum_only", "ext4.directory.checksum"];
+    judge_checksum(&path, &sound, start + 1023, start + name - 8, codes);
+}
+
+/// A letter of a name that has changed, which the checksum alone tells: the block is not taken as
+/// it is without losses.
+#[test]
+fn a_block_with_a_changed_letter_is_not_sealed_without_losses() {
+    let (dir, sound, start, name) = root_with_file();
+    let path = dir.path().join("image");
+    let device = with_flip(&sound, start + name);
     let code = "ext4.directory.checksum";
     assert_eq!(codes(&device), [code]);
     let safe = plan(device.fork(), Scope::Accounting).unwrap();
@@ -94,7 +94,7 @@ fn a_block_with_a_changed_letter_is_not_sealed_without_losses() {
     let said = complaint(&after, &path);
     assert!(said.is_none(), "{}", said.unwrap_or_default());
     // A tail of which another byte is wrong still has the checksum of the names.
-    let device = with_flip(&sound, root * 1024 + 1024 - 12);
+    let device = with_flip(&sound, start + 1024 - 12);
     assert_eq!(codes(&device), ["ext4.directory.checksum_only"]);
     let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
     assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0));
