@@ -9,6 +9,8 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 
 # Lints and tests are built at the same time, so each has its own directory.
 LINTS = $(or $(CARGO_TARGET_DIR),target)/lints
+# What failing tests have printed: shown at the end of a run.
+FAILURES = $(abspath $(or $(CARGO_TARGET_DIR),target))/failures
 
 .PHONY: help deps build run install library install-library header names wheel package test tests tests-that-wait tests-beside lints deep fmt clippy spelling doc book dist dist-test bench fuzz \
 	fuzz-minimise clean
@@ -71,7 +73,8 @@ package:
 
 # Builds and tests leave processors idle where they wait for each other, for daemons, disks and clocks. Lints use that time.
 test: deps fmt spelling
-	$(MAKE) -j2 tests lints
+	rm -rf '$(FAILURES)'
+	CAIRN_TEST_FAILURES='$(FAILURES)' $(MAKE) -j2 tests lints || { cat '$(FAILURES)'/* 2>/dev/null; exit 1; }
 
 # Many tests wait: four at a time keep two processors busy. cargo has its own number of jobs, not make's.
 # Those of mounts and of virtual machines wait most, so they run beside all others. A test program that hangs is ended, and says where it waits. One
