@@ -10,6 +10,7 @@ use cairn_block::file::backing_file;
 use cairn_fuse::control::{Client, ControlError};
 
 use super::mount::table::{self, Mount};
+use super::mount::users;
 use crate::failure::{Failure, Outcome, Status};
 
 /// Longest time between a mount and its daemon's socket.
@@ -90,6 +91,19 @@ pub fn image_at(given: &Path) -> Option<String> {
     mount.kind.ends_with(".cairn").then_some(mount.source)
 }
 
+/// The daemon of a mount that was found in the table.
+///
+/// A mount that ends meanwhile leaves its number to the next one, whose daemon must not be asked in
+/// its place, far less told to thaw or to end. So the mount is looked for once more: if it is there
+/// after the connection was made, the connection is to its daemon.
+///
+/// # Errors
+/// As [`Client::connect`]; [`ControlError::Unmounted`] if the mount has ended.
+pub fn daemon(mount: &Mount) -> Result<Client, ControlError> {
+    let client = Client::connect(&mount.device, mount.owner)?;
+    if users::is_mounted(mount) { Ok(client) } else { Err(ControlError::Unmounted) }
+}
+
 /// Its daemon.
 ///
 /// # Errors
@@ -98,7 +112,7 @@ pub fn connect(given: &Path) -> Outcome<Client> {
     let started = Instant::now();
     loop {
         let mount = find(given)?;
-        match Client::connect(&mount.device, mount.owner) {
+        match daemon(&mount) {
             // The mount appears a moment before its daemon listens.
             Err(ControlError::NoSocket(_))
                 if started.elapsed() < STARTING && !is_dead(&mount.point) =>

@@ -173,7 +173,7 @@ fn answers_of_all() -> Outcome<Vec<Answer>> {
 }
 
 fn answer_of(mount: &Mount) -> Option<Answer> {
-    let report = match Client::connect(&mount.device, mount.owner).and_then(Client::stats) {
+    let report = match live_mount::daemon(mount).and_then(Client::stats) {
         Ok(report) => Some(report),
         Err(ControlError::Foreign { .. }) => return None,
         // Without a subtype in the table it may be another program's.

@@ -49,10 +49,11 @@ rm -r $PLACE/lower
 fn transcript(upper: &Path) -> String {
     let outside = cairn_testkit::place::Place::new();
     let (place, upper) = (outside.path().to_str().unwrap(), upper.to_str().unwrap());
-    judge::run(
-        "env",
-        [&format!("PLACE={place}"), &format!("UPPER={upper}"), "unshare", "-m", "sh", "-c", USE],
-    )
+    let given = [("PLACE", place), ("UPPER", upper), ("KEEP", upper)];
+    let given = given.map(|(name, value)| format!("{name}={value}"));
+    let script = [judge::FORGET_MOUNTS, USE].concat();
+    let way = ["unshare", "-m", "sh", "-c", &script];
+    judge::run("env", given.iter().map(String::as_str).chain(way))
 }
 
 fn judge_upper_layer(mut volume: Volume) {

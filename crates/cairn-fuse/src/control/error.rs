@@ -19,6 +19,9 @@ pub enum ControlError {
     #[error("the daemon that served it is gone (its socket {} is stale): detach the mount, then \
         mount again", .0.display())]
     Gone(PathBuf),
+    /// The mount has ended. Its device number may be that of another mount now.
+    #[error("it is not mounted any more")]
+    Unmounted,
     /// The mount belongs to another user.
     #[error("it was mounted by user {owner}: run as that user or as root")]
     Foreign {

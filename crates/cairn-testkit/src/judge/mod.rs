@@ -88,9 +88,10 @@ fn remedy(name: &str) -> String {
 
 /// What a shell script in a mount namespace of its own begins with. The namespace has copies of all
 /// mounts: those of other tests would stay in use, and their devices claimed, as long as it lasts.
+/// The mount point in the variable KEEP stays.
 pub const FORGET_MOUNTS: &str = r#"
 for point in $(awk '$1 ~ "^/dev/loop" || $3 ~ "^fuse" { print $2 }' /proc/self/mounts); do
-    umount -l "$point" 2>/dev/null || :
+    [ "$point" = "$KEEP" ] || umount -l "$point" 2>/dev/null || :
 done
 "#;
 

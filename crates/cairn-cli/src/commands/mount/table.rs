@@ -33,6 +33,16 @@ impl Mount {
     pub fn is_cairn(&self) -> bool {
         matches!(self.kind.as_str(), "fuse.cairn" | "fuseblk.cairn" | "fuse" | "fuseblk")
     }
+
+    /// True if a table still has it. The kernel gives the numbers of a mount that is gone to the
+    /// next ones: the path has to be the same, too.
+    #[must_use]
+    pub fn is_in(&self, table: &[u8]) -> bool {
+        let same = |other: &Self| {
+            other.id == self.id && other.device == self.device && other.point == self.point
+        };
+        parse_all(table).any(|other| same(&other))
+    }
 }
 
 /// The mount at exactly this path (the topmost, if there are several).
@@ -132,6 +142,17 @@ mod tests {
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("fuse.cairn", "/img/a\\b#2"));
         assert!(mount.is_cairn() && mount.read_only);
         assert_eq!((mount.device.as_str(), mount.owner), ("0:52", 0));
+    }
+
+    #[test]
+    fn a_mount_with_the_numbers_of_one_that_is_gone_is_another() {
+        let table = b"79 28 0:52 / /first rw - fuse.cairn a rw,user_id=0\n\
+            80 28 0:53 / /second rw - fuse.cairn b rw,user_id=0\n";
+        let [first, second] = parse_all(table).collect::<Vec<_>>().try_into().unwrap();
+        assert!(first.is_in(table) && second.is_in(table));
+        let later = b"79 28 0:52 / /third rw - fuse.cairn c rw,user_id=0\n\
+            80 28 0:52 / /second rw - fuse.cairn d rw,user_id=0\n";
+        assert!(!first.is_in(later) && !second.is_in(later));
     }
 
     #[test]

@@ -81,6 +81,21 @@ pub fn copies(device: &str) -> Vec<User> {
     found
 }
 
+/// True if this mount is still there: in this mount namespace, or in the one where it was found.
+#[must_use]
+pub fn is_mounted(mount: &Mount) -> bool {
+    let has =
+        |pid: &str| mount.is_in(&fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default());
+    has("self") || processes().iter().any(|pid| has(pid))
+}
+
+/// True if the volume is mounted in the mount namespace of this process.
+#[must_use]
+pub fn has_mount(pid: u32, device: &str) -> bool {
+    let table = fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    table::parse_all(&table).any(|mount| mount.device == device)
+}
+
 /// A Cairn mount that was at this path, and still is in another mount namespace.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {

@@ -2,6 +2,9 @@
 //! the volume is thawed first, but only if no program uses the mount: the program that froze it may
 //! be copying the image. An unmount that is refused leaves the volume frozen. `--lazy` and
 //! `--force` unmount in any case, so they thaw in any case.
+//!
+//! The end of a copy in another mount namespace than the daemon's ends nothing: the volume stays
+//! mounted there, and frozen.
 
 use cairn_base::shell::quoted;
 use cairn_base::stats::{Report, Value};
@@ -10,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::in_use;
+use super::{in_use, wait};
 use crate::commands::live_mount;
 use crate::commands::mount::table::Mount;
 use crate::commands::mount::users;
@@ -22,10 +25,13 @@ use crate::output;
 /// # Errors
 /// The mount is in use.
 pub(super) fn thaw(mount: &Mount) -> Outcome {
-    let client = || Client::connect(&mount.device, mount.owner);
+    let client = || live_mount::daemon(mount);
     let Some(stats) = client().and_then(Client::stats).ok().filter(is_frozen) else {
         return Ok(());
     };
+    if wait::stays_elsewhere(mount) {
+        return Ok(());
+    }
     let (point, word) = (mount.point.display(), quoted(&mount.point));
     if let Some(users) = users::listed(&in_use::users(mount)) {
         let message = format!(
@@ -46,14 +52,18 @@ pub(super) fn thaw(mount: &Mount) -> Outcome {
 }
 
 /// Thaws a volume before an unmount that does not wait for its users. Afterwards no command could
-/// reach the mount to thaw it, and its users would wait for ever.
+/// reach the mount to thaw it, and its users would wait for ever. `--force` also ends the daemon of
+/// a copy.
 ///
 /// # Errors
 /// The daemon did not thaw it.
-pub(super) fn end(mount: &Mount) -> Outcome {
-    let client = || Client::connect(&mount.device, mount.owner);
+pub(super) fn end(mount: &Mount, by_force: bool) -> Outcome {
+    let client = || live_mount::daemon(mount);
     // Without a daemon that answers, there is no freeze to end.
     if !client().and_then(Client::stats).is_ok_and(|stats| is_frozen(&stats)) {
+        return Ok(());
+    }
+    if !by_force && wait::stays_elsewhere(mount) {
         return Ok(());
     }
     let point = mount.point.display();

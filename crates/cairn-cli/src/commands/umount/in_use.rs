@@ -1,14 +1,13 @@
 //! The error of a mount that is in use.
 
-use cairn_fuse::control::Client;
-
+use crate::commands::live_mount;
 use crate::commands::mount::table::Mount;
 use crate::commands::mount::users::{self, User};
 use crate::failure::{Failure, Status};
 
 /// What uses the mount, apart from its own daemon.
 pub(super) fn users(mount: &Mount) -> Vec<User> {
-    let client = Client::connect(&mount.device, mount.owner).ok();
+    let client = live_mount::daemon(mount).ok();
     users::of(&mount.point, &mount.device, client.and_then(|client| client.daemon()))
 }
 

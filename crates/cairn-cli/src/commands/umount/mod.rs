@@ -22,7 +22,7 @@ use super::mount::users::{self, Elsewhere};
 use super::{live_mount, stats};
 use crate::failure::{Failure, Outcome, Status, each, plain};
 use crate::{output, print};
-use wait::{Daemon, Patience};
+use wait::{Daemon, Patience, Server};
 
 /// How often, and after which pauses, an unmount is repeated if the mount is in use by nothing that
 /// can be named.
@@ -103,11 +103,9 @@ fn all(args: &Args) -> Outcome {
     let ours = |mount: &Mount| {
         mount.kind.ends_with(".cairn") && (uid.is_root() || mount.owner == uid.as_raw())
     };
-    let (own, foreign): (Vec<Mount>, Vec<Mount>) = table::all()?
-        .into_iter()
-        .filter(ours)
-        .rev()
-        .partition(|mount| !wait::is_of_another_namespace(mount));
+    let is_foreign = |mount: &Mount| wait::server(mount) != Server::Here;
+    let (foreign, own): (Vec<Mount>, Vec<Mount>) =
+        table::all()?.into_iter().filter(ours).rev().partition(is_foreign);
     for mount in foreign {
         output::complain(format_args!(
             "{}: left alone: its daemon belongs to another mount namespace",
@@ -116,6 +114,10 @@ fn all(args: &Args) -> Outcome {
     }
     each(0..own.len(), |at| {
         let mount = own[at].clone();
+        // Another program may have unmounted it meanwhile.
+        if !users::is_mounted(&mount) {
+            return Ok(());
+        }
         let is_last = own[at + 1..].iter().all(|later| later.device != mount.device);
         one(args, &Leaving { given: mount.point.clone(), mount, copy: None, is_last })
     })
@@ -134,7 +136,7 @@ fn one(args: &Args, leaving: &Leaving) -> Outcome {
 fn leave(args: &Args, leaving: &Leaving) -> Outcome {
     let mount = &leaving.mount;
     if args.lazy {
-        frozen::end(mount)?;
+        frozen::end(mount, false)?;
         detach(mount, true)?;
         control::clear(&mount.device, mount.owner);
         return Ok(());
@@ -143,7 +145,7 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
     let daemon = Daemon::of(mount);
     let is_dead = daemon.is_none() && live_mount::is_dead(&mount.point);
     if args.force {
-        frozen::end(mount)?;
+        frozen::end(mount, true)?;
         end(mount, &leaving.given)?;
         // A daemon that cannot end its own connection does not wake its thread that waits for a
         // request. This request wakes it.
@@ -224,7 +226,7 @@ fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Opt
         return Err(failure);
     };
     // A mount without a daemon needs no wait.
-    if Client::connect(&mount.device, mount.owner).is_err() {
+    if live_mount::daemon(&mount).is_err() {
         return Err(failure);
     }
     if args.force {
@@ -248,9 +250,9 @@ fn end(mount: &Mount, given: &Path) -> Outcome {
             done => return done,
         }
     }
-    match Client::connect(&mount.device, mount.owner).and_then(Client::end) {
+    match live_mount::daemon(mount).and_then(Client::end) {
         // The daemon has already ended.
-        Ok(()) | Err(ControlError::Gone(_)) => {}
+        Ok(()) | Err(ControlError::Gone(_) | ControlError::Unmounted) => {}
         Err(ControlError::NoSocket(_)) if live_mount::is_dead(&mount.point) => {}
         Err(error) => return Err(live_mount::failure(given, &error)),
     }

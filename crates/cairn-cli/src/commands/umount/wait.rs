@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use cairn_base::stats::Report;
-use cairn_fuse::control::{Client, Ending};
+use cairn_fuse::control::Ending;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::commands::live_mount;
 use crate::commands::mount::table::Mount;
 use crate::commands::mount::users;
 use crate::failure::{Failure, Outcome, Status};
@@ -33,7 +34,7 @@ pub(super) struct Daemon {
 impl Daemon {
     /// The daemon of a mount; `None` if it cannot be reached.
     pub(super) fn of(mount: &Mount) -> Option<Self> {
-        let client = Client::connect(&mount.device, mount.owner).ok()?;
+        let client = live_mount::daemon(mount).ok()?;
         let pid = client.daemon();
         let process = pid.and_then(|pid| {
             let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
@@ -73,17 +74,35 @@ impl Daemon {
     }
 }
 
-/// True if a mount is only a copy: the process that serves it is in another mount namespace.
-pub(super) fn is_of_another_namespace(mount: &Mount) -> bool {
-    // A mount with a dead daemon may be unmounted from any namespace.
-    let Ok(client) = Client::connect(&mount.device, mount.owner) else { return false };
-    // The process is not visible from here: it is in another PID namespace.
-    let Some(pid) = client.daemon() else { return true };
+/// Where the process is that serves a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    /// In this mount namespace, or nowhere: a mount with a dead daemon may be unmounted from any.
+    Here,
+    /// In another mount namespace.
+    There(u32),
+    /// In another PID namespace, where it is not visible from here.
+    Unseen,
+}
+
+/// Where the process is that serves this mount. If it is not here, the mount is only a copy.
+pub(super) fn server(mount: &Mount) -> Server {
+    let Ok(client) = live_mount::daemon(mount) else { return Server::Here };
+    let Some(pid) = client.daemon() else { return Server::Unseen };
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
     match (namespace(&pid.to_string()), namespace("self")) {
-        (Ok(daemons), Ok(own)) => daemons != own,
-        (Err(error), _) => error.kind() == std::io::ErrorKind::NotFound,
-        _ => false,
+        (Ok(daemons), Ok(own)) if daemons != own => Server::There(pid),
+        (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Server::Unseen,
+        _ => Server::Here,
+    }
+}
+
+/// True if the volume stays mounted where its daemon is when this mount is gone.
+pub(super) fn stays_elsewhere(mount: &Mount) -> bool {
+    match server(mount) {
+        Server::Here => false,
+        Server::There(pid) => users::has_mount(pid, &mount.device),
+        Server::Unseen => true,
     }
 }
 

@@ -67,7 +67,7 @@ fn a_daemon_that_is_asked_to_end_while_it_is_in_use_commits_says_so_and_ends_whe
 fn a_mount_that_another_namespace_has_too_is_waited_for_with_a_word_and_a_bound() {
     let mut volume = Volume::mounted(SIZE, "");
     fs::write(volume.path("file"), "kept").unwrap();
-    let shell = Shell::elsewhere();
+    let shell = Shell::elsewhere(&volume);
     let output = umount(&["--timeout=3"], &volume.root());
     let text = said(&output);
     assert_eq!((output.status.code(), text.lines().count()), (Some(6), 2), "{text}");
@@ -75,8 +75,7 @@ fn a_mount_that_another_namespace_has_too_is_waited_for_with_a_word_and_a_bound(
         assert!(line.contains("nsenter") && line.contains("daemon (process"), "{line}");
     }
     assert!(!is_mounted(&volume.root()));
-    // What the message advises. Other tests may have namespaces with a copy at the moment, which
-    // end by themselves.
+    // What the message advises.
     let way = [
         "--target",
         &shell.0.id().to_string(),
@@ -113,7 +112,7 @@ fn what_is_in_use_can_be_ended_by_force_without_loss() {
         let volumes = transports().into_iter().map(|transport| Volume::mounted(SIZE, transport));
         for mut volume in volumes.chain([Volume::f2fs(SIZE, "")]) {
             let shell = if namespace {
-                Shell::elsewhere()
+                Shell::elsewhere(&volume)
             } else {
                 Shell::inside(
                     &volume,
@@ -145,7 +144,7 @@ fn what_is_in_use_can_be_ended_by_force_without_loss() {
 fn what_was_unmounted_here_alone_can_be_ended_by_force() {
     let mut volume = Volume::mounted(SIZE, "");
     fs::write(volume.path("file"), "kept").unwrap();
-    let shell = Shell::elsewhere();
+    let shell = Shell::elsewhere(&volume);
     assert_eq!(umount(&["--timeout=0"], &volume.root()).status.code(), Some(6));
     let output = umount(&[], &volume.root());
     let text = said(&output);
@@ -204,7 +203,8 @@ fn the_root_of_a_user_namespace_is_not_the_systems() {
         std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
     }
     let mut command = judge::command("unshare");
-    command.args(["--mount", "sh", "-c", NAMESPACE]).args([
+    let script = [judge::FORGET_MOUNTS, NAMESPACE].concat();
+    command.args(["--mount", "sh", "-c", &script]).args([
         &program,
         &volume.image(),
         &volume.root(),

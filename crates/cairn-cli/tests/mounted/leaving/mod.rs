@@ -50,17 +50,12 @@ impl Shell {
         Self::start(command)
     }
 
-    /// In a mount namespace of its own, with a copy of every mount.
-    fn elsewhere() -> Self {
+    /// In a mount namespace of its own, with a copy of the mount.
+    fn elsewhere(volume: &Volume) -> Self {
         let mut command = judge::command("unshare");
-        command.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            "echo ready; read -r line",
-        ]);
+        let script = [judge::FORGET_MOUNTS, "echo ready; read -r line"].concat();
+        command.env("KEEP", volume.root());
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         Self::start(command)
     }
 

@@ -61,8 +61,7 @@ const ALL: &str = r#"
 set -e
 "$0" mount "$1" "$2"
 mount --bind "$2" "$3"
-# Dead mounts of other tests may have been copied, too, and their owner is unknown.
-"$0" umount -a || true
+"$0" umount -a
 if grep -e " $2 " -e " $3 " /proc/self/mountinfo; then echo "still mounted"; fi
 grep -q " $4 " /proc/self/mountinfo || echo "the copy is gone"
 "#;
@@ -76,7 +75,9 @@ fn everything_is_unmounted_that_was_mounted_in_this_namespace() {
     let second = volume.outside("second");
     fs::create_dir(&second).unwrap();
     let mut command = judge::command("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", ALL, CAIRN]).args([
+    let script = [judge::FORGET_MOUNTS, ALL].concat();
+    command.env("KEEP", outside.root());
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script, CAIRN]).args([
         &volume.image(),
         &volume.root(),
         &second,
@@ -96,6 +97,31 @@ fn everything_is_unmounted_that_was_mounted_in_this_namespace() {
     judge::assert_clean(&image);
     fs::write(outside.path("file"), "it goes on").unwrap();
     outside.unmount();
+}
+
+/// The program that froze a volume may be copying its image: the end of a copy of the mount in
+/// another namespace does not thaw it.
+#[test]
+fn a_copy_that_is_unmounted_leaves_the_volume_frozen() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let point = volume.root();
+    assert!(Command::new(CAIRN).arg("freeze").arg(&point).status().unwrap().success());
+    for (how, status, left) in [("-a", 0, true), ("-l", 0, false), ("--timeout=0", 6, false)] {
+        let script = format!(
+            r#"{}
+            [ "$1" = -a ] && point= || point=$KEEP
+            "$0" umount $1 $point; status=$?
+            grep -q " $KEEP " /proc/self/mountinfo && echo $status true || echo $status false"#,
+            judge::FORGET_MOUNTS
+        );
+        let mut command = judge::command("unshare");
+        command.env("KEEP", &point).args(["--mount", "--propagation", "private", "sh", "-c"]);
+        let output = command.args([&script, CAIRN, how]).output().unwrap();
+        let heard = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(heard, format!("{status} {left}\n"), "{how}: {}", said(&output));
+        assert_eq!(volume.stats()["state"]["frozen"], true, "{how}: {}", said(&output));
+    }
+    volume.unmount();
 }
 
 #[test]
@@ -181,10 +207,8 @@ fn a_mount_whose_daemon_was_killed_is_unmounted_with_what_that_means() {
     }
 }
 
-/// Its arguments are the images and their mount points. It runs in a mount namespace of its own and
-/// first unmounts the mounts of other tests there.
+/// Its arguments are the images and their mount points. It runs in a mount namespace of its own.
 const SEVERAL: &str = r#"
-umount -a -t fuse.cairn
 set -e
 mount_both() { "$0" mount "$1" "$2"; "$0" mount "$3" "$4"; }
 left() { grep -c -e " $1 " -e " $2 " /proc/self/mountinfo || true; }
@@ -208,7 +232,8 @@ left "$4/sub" "$4"
 fn several_mounts_are_unmounted_by_name_or_all() {
     let (first, second) = (Volume::make(SIZE, &[]), Volume::make(SIZE, &[]));
     let mut command = judge::command("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", SEVERAL, CAIRN]);
+    let script = [judge::FORGET_MOUNTS, SEVERAL].concat();
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script, CAIRN]);
     command.args([&first.image(), &first.root(), &second.image(), &second.root()]);
     let output = command.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
