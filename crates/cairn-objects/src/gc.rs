@@ -10,6 +10,7 @@ use crate::format::ObjectId;
 use crate::format::data::HEADER;
 use crate::format::id::{LOG, MAP, MapId, VOLUMES};
 use crate::format::manifest::{Manifest, Replay};
+use crate::older_manifest;
 use crate::opening::{damaged, find_manifest, has_changed, load_map};
 use crate::requests::Requests;
 use crate::store::{self, Stranger, Tag};
@@ -91,17 +92,25 @@ pub(crate) struct Needs {
     objects: HashSet<ObjectId>,
     maps: HashSet<MapId>,
     logs: HashSet<Replay>,
-    /// The volumes, with epoch and generation of the manifests that were read.
-    volumes: HashMap<u64, (u32, u64)>,
+    /// The volumes by their IDs.
+    volumes: HashMap<u64, Volume>,
+}
+
+/// A volume whose manifest was read.
+struct Volume {
+    name: String,
+    epoch: u32,
+    generation: u64,
 }
 
 impl Needs {
-    fn add(&mut self, requests: &Requests, manifest: &Manifest) -> Result<()> {
+    fn add(&mut self, requests: &Requests, name: &str, manifest: &Manifest) -> Result<()> {
         let map = load_map(requests, manifest)?;
         self.objects.extend(map.objects().map(|(id, ..)| id));
         self.maps.extend(manifest.map.iter().map(|part| part.name.0));
         self.logs.extend(&manifest.replay);
-        self.volumes.insert(manifest.id, (manifest.epoch, manifest.generation));
+        let Manifest { id, epoch, generation, .. } = *manifest;
+        self.volumes.insert(id, Volume { name: name.to_owned(), epoch, generation });
         Ok(())
     }
 
@@ -128,7 +137,7 @@ fn needs(requests: &Requests) -> Result<Needs> {
                 continue;
             }
             new = true;
-            match needs.add(requests, &manifest) {
+            match needs.add(requests, &name, &manifest) {
                 // Its writer has written a checkpoint, and somebody has removed the old map.
                 Err(error)
                     if error.kind == ErrorKind::NotFound && has_changed(requests, &name, &tag)? => {
@@ -151,7 +160,7 @@ pub(crate) fn needed_by_others(requests: &Requests, volume: &str) -> Result<Need
         if name != volume
             && let Some((manifest, _)) = manifest(requests, &name)?
         {
-            needs.add(requests, &manifest)?;
+            needs.add(requests, &name, &manifest)?;
         }
     }
     Ok(needs)
@@ -164,6 +173,19 @@ pub(crate) fn collect(requests: &Requests) -> Result<Collected> {
     let needs = needs(requests)?;
     if logs.is_empty() && maps.is_empty() {
         must_exist(requests)?;
+    }
+    // They were listed before the manifests were read.
+    let epochs =
+        logs.iter().filter_map(|one| ObjectId::parse(&one.name)).map(|id| (id.log, id.epoch));
+    let maps_of =
+        maps.iter().filter_map(|one| MapId::parse(&one.name)).map(|id| (id.log, id.epoch));
+    for (log, later) in epochs.chain(maps_of) {
+        let Some(volume) = needs.volumes.get(&log).filter(|volume| later > volume.epoch) else {
+            continue;
+        };
+        let mut error = damaged(older_manifest::older(&volume.name, volume.epoch, later));
+        error.detail += "; nothing is removed meanwhile";
+        return Err(error);
     }
     let mut left = strangers(requests)?;
     let swept = requests.sweep()?;
@@ -196,7 +218,8 @@ pub(crate) fn collect(requests: &Requests) -> Result<Collected> {
     for listed in &maps {
         let Some(id) = MapId::parse(&listed.name) else { continue };
         let read = needs.volumes.get(&id.log);
-        let coming = read.is_some_and(|read| (id.epoch, id.generation) > *read);
+        let coming =
+            read.is_some_and(|read| (id.epoch, id.generation) > (read.epoch, read.generation));
         if !coming && !needs.maps.contains(&id) {
             remove(listed)?;
         }

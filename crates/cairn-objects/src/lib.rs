@@ -13,6 +13,7 @@
 //! | `cache` | parts of objects in memory and in a directory |
 //! | [`volume`] | the device: writing, flushing, opening, checkpoints, repacking |
 //! | `local_log` | flushes in a file of this machine, until the store has them |
+//! | `older_manifest` | that a manifest is older than the objects |
 //! | `gc` | which objects no volume needs, and removing them |
 //! | [`pool`] | what several volumes share: copies, lists |
 //!
@@ -31,6 +32,7 @@ mod format;
 mod gc;
 mod local_log;
 mod map;
+mod older_manifest;
 mod opening;
 pub mod pool;
 mod process;

@@ -259,6 +259,8 @@ pub(crate) struct Followed {
     /// Records of its writer's local log below this number were durable when the last one was made,
     /// or before. 0: it was not begun.
     pub(crate) recorded: u64,
+    /// Of the opening that wrote the last one.
+    pub(crate) nonce: Option<u64>,
 }
 
 /// Follows a log and takes its objects into the map. With `fence`, the epoch of a new writer, an
@@ -278,9 +280,10 @@ pub(crate) fn follow(
         read_head(&store, id, length)
     };
     let heads = read_all(requests, listed.len(), read)?;
-    let mut recorded = log.recorded;
+    let (mut recorded, mut nonce) = (log.recorded, None);
     let mut take = |id: ObjectId, index: &Index| {
         recorded = recorded.max(index.recorded);
+        nonce = Some(index.nonce);
         map.apply(id, index.length, &index.entries, sectors);
     };
     for ((id, length), head) in listed.iter().zip(&heads) {
@@ -293,7 +296,7 @@ pub(crate) fn follow(
     let end = log.from + listed.len() as u64;
     let fence = fence.filter(|_| log.to.is_none());
     let Some(by) = fence else {
-        return Ok(Followed { objects: end - log.from, recorded });
+        return Ok(Followed { objects: end - log.from, recorded, nonce });
     };
     for sequence in end..end.saturating_add(MOST_RACES) {
         let id = ObjectId { log: log.id, epoch: log.epoch, sequence };
@@ -309,7 +312,7 @@ pub(crate) fn follow(
             },
         };
         if is_ended {
-            return Ok(Followed { objects: sequence - log.from, recorded });
+            return Ok(Followed { objects: sequence - log.from, recorded, nonce });
         }
     }
     let detail = "its writer is faster than this opening: stop that writer first";

@@ -13,6 +13,7 @@ use crate::format::manifest::{self, Manifest, Replay};
 use crate::format::{Corrupt, SECTOR};
 use crate::gc::{self, must_exist, volume_names};
 use crate::map::Map;
+use crate::older_manifest;
 use crate::opening::{
     Followed, check_map, damaged, find_manifest, follow, has_changed, load_map, read_manifest,
 };
@@ -222,7 +223,8 @@ impl Pool {
     ) -> Result<(T, Tag)> {
         for _ in 0..MOST_CHANGES {
             let (manifest, tag) = read_manifest(&self.requests, volume)?;
-            match work(&manifest) {
+            let newest = older_manifest::refuse(&self.requests, volume, &manifest);
+            match newest.and_then(|()| work(&manifest)) {
                 Err(error)
                     if error.kind == ErrorKind::NotFound
                         && has_changed(&self.requests, volume, &tag)? => {}

@@ -17,6 +17,7 @@ use super::options::Options;
 use crate::format::local_log::Header;
 use crate::format::manifest::{Manifest, Replay};
 use crate::local_log::{Contents, Log, Record, Refused, belongs, claimed, header_for};
+use crate::opening::Followed;
 
 /// A log, if there is one, and what it has.
 pub(super) struct Adoption {
@@ -185,11 +186,27 @@ impl Adoption {
         same.then(|| known.unwrap_or(0))
     }
 
-    /// A log of the store says that records below the number `recorded` were durable in the local
-    /// log of its writer. Fails if this one is from before that. All records that it has are in the
-    /// store then: an object has what was recorded before it was made.
-    pub(super) fn compare(&mut self, replay: &Replay, recorded: u64) -> Result<()> {
+    /// Compares the local log with one of the store. That says which records were durable in the
+    /// local log of its writer: fails if this one is from before that. All records that it has are
+    /// in the store then: an object has what was recorded before it was made. Fails, too, if another
+    /// than the writer of the records has written the objects of their epoch: into another copy of
+    /// the pool.
+    pub(super) fn compare(&mut self, replay: &Replay, found: &Followed) -> Result<()> {
         let (Some(log), Some(header)) = (&self.log, &self.contents.header) else { return Ok(()) };
+        let Followed { recorded, nonce, .. } = *found;
+        let header = *header;
+        let forgotten = Header { claims: header.claims, ..header_for(header.volume, header.size) };
+        let is_theirs = (replay.id, replay.epoch) == (header.volume, header.epoch);
+        if is_theirs && self.is_last && !self.dropped && nonce.is_some_and(|by| by != header.nonce)
+        {
+            let why = log.refused(
+                "another writer has made the objects of their epoch: this is \
+                another copy of the pool",
+            );
+            self.give_up(why)?;
+            self.contents.header = Some(forgotten);
+            return Ok(());
+        }
         let is_later = (replay.id, true) == (header.volume, replay.epoch >= header.epoch);
         if recorded == 0 || !self.is_last || !is_later || self.dropped {
             return Ok(());
@@ -201,9 +218,8 @@ impl Adoption {
             false => "a later opening has used the log since".to_owned(),
         };
         let why = log.outdated(&what);
-        let header = Header { claims: header.claims, ..header_for(header.volume, header.size) };
         self.give_up(why)?;
-        self.contents.header = Some(header);
+        self.contents.header = Some(forgotten);
         Ok(())
     }
 

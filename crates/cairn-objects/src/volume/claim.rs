@@ -7,7 +7,8 @@ use super::options::TakeOver;
 use crate::format::SECTOR;
 use crate::format::manifest::{self, Manifest, Replay, Writer};
 use crate::map::Map;
-use crate::opening::{Followed, damaged, follow, load_map, read_manifest};
+use crate::older_manifest;
+use crate::opening::{damaged, follow, has_changed, load_map, read_manifest};
 use crate::pool;
 use crate::process;
 use crate::requests::Requests;
@@ -140,6 +141,20 @@ fn claim(
             let detail = format!("{volume} is a snapshot: open it for reading, or clone it");
             return refused(ErrorKind::ReadOnly, detail);
         }
+        if take_over == TakeOver::Never {
+            match older_manifest::refuse(requests, volume, &manifest) {
+                Err(error)
+                    if error.kind == ErrorKind::NotFound
+                        && has_changed(requests, volume, &tag)? =>
+                {
+                    continue;
+                }
+                newest => newest.map_err(damaged)?,
+            }
+        } else {
+            // If somebody opens it meanwhile, this manifest is not written.
+            older_manifest::extend(requests, volume, &mut manifest)?;
+        }
         unused(volume, &manifest, take_over)?;
         if !adoption.check(volume, &manifest)? {
             without_log(volume, &manifest, adoption, take_over)?;
@@ -184,11 +199,10 @@ fn load(
         let known = adoption.known(log);
         let sectors = manifest.size / SECTOR;
         let found = follow(requests, &mut map, (log, known.unwrap_or(0)), sectors, fence)?;
-        let Followed { objects, recorded } = found;
-        adoption.compare(log, recorded)?;
-        replayed += objects;
+        adoption.compare(log, &found)?;
+        replayed += found.objects;
         if known.is_some() {
-            end = Some(log.from + objects);
+            end = Some(log.from + found.objects);
         }
     }
     Ok(Loaded { map, replayed, end })
@@ -232,7 +246,8 @@ pub(super) fn read(
         {
             without_log(volume, &manifest, &adoption, take_over)?;
         }
-        match load(requests, &manifest, false, &mut adoption) {
+        let newest = older_manifest::refuse(requests, volume, &manifest);
+        match newest.and_then(|()| load(requests, &manifest, false, &mut adoption)) {
             Err(error) if error.kind == ErrorKind::NotFound && last.as_ref() != Some(&tag) => {
                 last = Some(tag);
             }

@@ -6,6 +6,7 @@ mod filesystems;
 mod local_log;
 mod lost;
 mod older_log;
+mod older_manifest;
 mod pool;
 mod requests;
 mod writers;

@@ -12,7 +12,7 @@ use super::crash::{History, made, run, simulated};
 use super::local_log::{flushes, if_refused, in_file, with_log};
 use super::*;
 
-fn write(device: &ObjectVolume, number: u64) {
+pub(super) fn write(device: &ObjectVolume, number: u64) {
     device.write_at(number * 8 * SECTOR, data(number, number * 8, 3)).unwrap();
     device.flush().unwrap();
 }
@@ -23,11 +23,11 @@ fn send(runtime: &Arc<dyn Runtime>) {
 }
 
 /// The processes that have written have ended.
-fn all_have_ended(store: &MemoryStore) {
+pub(super) fn all_have_ended(store: &MemoryStore) {
     change_manifest(store, &format!("-{}-", std::process::id()), "-1-1");
 }
 
-fn polite(options: Options) -> Options {
+pub(super) fn polite(options: Options) -> Options {
     Options { take_over: TakeOver::Never, exclusive: true, ..options }
 }
 
