@@ -63,6 +63,10 @@ impl Kdf {
                 within("GiB to pass over", passed, limits.passed_gib)?;
                 let wrong =
                     |_| Error::damaged("kdf", slot, "a keyslot with parameters that cannot be");
+                // The library multiplies without a look at the result.
+                if lanes.checked_mul(8).is_none_or(|least| least > *memory) {
+                    return Err(wrong(argon2::Error::ThreadsTooMany));
+                }
                 let params = Params::new(*memory, *time, *lanes, Some(len)).map_err(wrong)?;
                 let mut blocks = Vec::new();
                 let no_memory = |_| Error::NoMemory { slot, kib };
@@ -93,6 +97,12 @@ mod tests {
             lanes: 1,
             salt: salt.clone(),
         };
+        let wide = |lanes| match argon2(1 << 20, 1) {
+            Kdf::Argon2 { algorithm, time, memory, salt, .. } => {
+                Kdf::Argon2 { algorithm, time, memory, lanes, salt }
+            }
+            kdf @ Kdf::Pbkdf2 { .. } => kdf,
+        };
         let refused = |kdf: Kdf| kdf.derive(3, b"x", 64, &limits).unwrap_err().to_string();
         let text = refused(argon2(u32::MAX, 4));
         assert!(text.contains("keyslot 3") && text.contains("4294967295 KiB of memory"), "{text}");
@@ -100,6 +110,9 @@ mod tests {
         let pbkdf2 = Kdf::Pbkdf2 { hash: Hash::Sha256, iterations: u32::MAX, salt: salt.clone() };
         assert!(refused(pbkdf2).contains("4294967295 iterations"));
         assert!(refused(argon2(0, 0)).contains("cannot be"));
+        for lanes in [1 << 18, 1 << 29, u32::MAX] {
+            assert!(refused(wide(lanes)).contains("cannot be"));
+        }
         assert_eq!(argon2(32, 1).derive(0, b"x", 64, &limits).unwrap().len(), 64);
     }
 

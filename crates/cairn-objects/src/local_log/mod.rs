@@ -16,6 +16,9 @@ mod memory;
 mod scan;
 
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -305,13 +308,18 @@ impl Log {
         }
     }
 
-    /// Writes the blocks of records into a new file.
+    /// Writes the blocks of records into a new file, which its owner alone may read, as the log.
     pub(crate) fn export(&self, contents: &Contents, to: &Path) -> Result<()> {
         let Some(header) = contents.header else { return Ok(()) };
-        if to.exists() {
-            let detail = format!("{} is there: name a new file for the blocks", to.display());
-            return Err(Error::new(ErrorKind::InUse, "write the blocks of the log", detail));
-        }
+        let operation = "write the blocks of the log";
+        let made = File::options().write(true).create_new(true).mode(0o600).open(to);
+        made.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let detail = format!("{} is there: name a new file for the blocks", to.display());
+                Error::new(ErrorKind::InUse, operation, detail)
+            }
+            _ => Error::from_io(operation, error),
+        })?;
         let file = FileDevice::open(to, OpenOptions::create(header.size))?;
         for record in &contents.records {
             for (entry, data) in self.read(&header, record)? {

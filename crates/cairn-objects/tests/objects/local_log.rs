@@ -2,6 +2,7 @@
 //! without it the disk is as it was at one moment. A log that another writer has overtaken is
 //! refused, and both ways out work.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::runtime::{Event, Runtime};
@@ -168,6 +169,8 @@ fn a_log_that_another_writer_has_overtaken_is_refused_and_both_ways_out_work() {
     device.close().unwrap();
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(bytes.len() as u64, SMALL);
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "as of the log");
     let exported = ObjectVolume::open_in(memory.clone(), "main", &simulated(4)).unwrap();
     exported.write_at(0, bytes).unwrap();
     assert_eq!(flushes(&exported), 5);
