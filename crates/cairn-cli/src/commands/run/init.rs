@@ -10,7 +10,7 @@ use std::process::{self, Command};
 
 use cairn_base::names::Escaped;
 use cairn_base::system_error;
-use cairn_block::typing;
+use cairn_block::seccomp;
 use nix::sched::{CloneFlags, setns, unshare};
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, mount_change};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
@@ -157,9 +157,11 @@ fn prepare(words: &[OsString], input: OwnedFd) -> Outcome<Command> {
     let [program, arguments @ ..] = words else {
         return Err(Failure::usage("no command is named: give one after --"));
     };
-    if let Err(error) = typing::refuse() {
+    if let Err(error) = seccomp::confine() {
         let why = system_error::words(&error);
-        output::complain(format_args!("note: the command could type at your terminal: {why}"));
+        output::complain(format_args!(
+            "note: the command could type at your terminal, and use your keyrings: {why}"
+        ));
     }
     privileges::withhold().map_err(|error| not_dropped(&error))?;
     let mut command = Command::new(program);

@@ -89,12 +89,19 @@ fn descriptors_of_the_caller_are_closed_unless_asked_for() {
     root.assert_clean();
 }
 
-/// Text that a program puts into the terminal would be read by the caller's shell.
+/// Text that a program puts into the terminal would be read by the caller's shell. The keyrings of
+/// the session are the caller's.
 #[test]
-fn a_command_cannot_type() {
+fn a_command_cannot_type_or_use_keys() {
     let root = Root::empty(FORMATS[0]);
-    let said = root.script(
-        r#"
+    let keyctl = if cfg!(target_arch = "x86_64") { 250 } else { 219 };
+    let said = root.script(&format!("keyctl={keyctl}\n{KEYS_AND_TYPING}"));
+    let refused = "refused: Operation not permitted";
+    assert_eq!(lines(&said), format!("{refused}\n{refused}\ndone\n{refused}"));
+    root.assert_clean();
+}
+
+const KEYS_AND_TYPING: &str = r#"
         mkdir -p tree/etc; program=$(command -v perl); cp -L "$program" tree/perl
         for library in $(ldd "$program" | grep -o '/[^ ]*'); do
             mkdir -p "tree$(dirname "$library")"; cp -nL "$library" "tree$library"
@@ -102,15 +109,12 @@ fn a_command_cannot_type() {
         ./cairn build -t ext4 --free 16M image tree/; chown nobody image
         # TIOCSTI, TIOCLINUX, and one that is harmless: TIOCGWINSZ.
         echo 'for (0x5412, 0x541c, 0x5413) { my $text = "x" x 64;
-            print ioctl(STDIN, $_, $text) ? "done" : "refused: $!", "\n" }' >tree/program
+            print ioctl(STDIN, $_, $text) ? "done" : "refused: $!", "\n" }
+            # The serial number of the keyring of the session.
+            print syscall($ARGV[0], 0, -3, 0) == -1 ? "refused: $!" : "done", "\n"' >tree/program
         ./cairn put image tree/program /program
-        as_user env LC_ALL=C script -qec "./cairn run image -- /perl /program" /dev/null \
-            </dev/null | tr -d '\r' | grep -v '^cairn: note: there is one user'"#,
-    );
-    let refused = "refused: Operation not permitted";
-    assert_eq!(lines(&said), format!("{refused}\n{refused}\ndone"));
-    root.assert_clean();
-}
+        as_user env LC_ALL=C script -qec "./cairn run image -- /perl /program $keyctl" /dev/null \
+            </dev/null | tr -d '\r' | grep -v '^cairn: note: there is one user'"#;
 
 /// Process 1 makes the mounts. With its rights, what is read-only could be made writable.
 #[test]

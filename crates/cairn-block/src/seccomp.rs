@@ -1,11 +1,14 @@
-//! [`refuse`]: programs of this process cannot type at a terminal in the name of its user.
+//! [`confine`]: programs of this process neither type at a terminal in the name of its user, nor use
+//! the user's keys.
 //!
 //! `TIOCSTI` and `TIOCLINUX` put text into the input of a terminal, where the shell that started
-//! this process would read it as commands. A filter of system calls (seccomp) refuses both.
+//! this process would read it as commands. `keyctl`, `add_key` and `request_key` reach the keyrings
+//! that this process has from its caller: no namespace separates those of a session. A filter of
+//! system calls (seccomp) refuses all of them.
 
 use std::io;
 
-/// Whose numbers of system calls [`refuse`] knows: the machine's, as `AUDIT_ARCH_*`.
+/// Whose numbers of system calls [`confine`] knows: the machine's, as `AUDIT_ARCH_*`.
 const MACHINE: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(0xc000_003e)
 } else if cfg!(target_arch = "aarch64") {
@@ -16,10 +19,15 @@ const MACHINE: Option<u32> = if cfg!(target_arch = "x86_64") {
     None
 };
 
+/// Bit of the calls of x32.
+const X32: u32 = 0x4000_0000;
 /// `ioctl` of 32-bit programs, on Intel's and ARM's machines.
 const NARROW_IOCTL: u32 = 54;
 /// `ioctl` of x32.
-const X32_IOCTL: u32 = 0x4000_0000 + 514;
+const X32_IOCTL: u32 = X32 + 514;
+/// `add_key`, `request_key` and `keyctl` of 32-bit programs.
+const NARROW_KEYS: [u32; 3] =
+    if cfg!(target_arch = "x86_64") { [286, 287, 288] } else { [309, 310, 311] };
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
@@ -29,12 +37,12 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const REQUEST: u32 = if cfg!(target_endian = "little") { 24 } else { 28 };
 
-/// From now on the kernel refuses both calls to this thread and to the programs that it starts, for
+/// From now on the kernel refuses these calls to this thread and to the programs that it starts, for
 /// ever. Needs `CAP_SYS_ADMIN` in the user namespace.
 ///
 /// # Errors
 /// The kernel has no filters, or none for this machine is known.
-pub fn refuse() -> io::Result<()> {
+pub fn confine() -> io::Result<()> {
     const SECCOMP_FILTER_FLAG_SPEC_ALLOW: libc::c_ulong = 4;
     let Some(machine) = MACHINE else { return Err(io::ErrorKind::Unsupported.into()) };
     let mut filter = filter(machine);
@@ -55,31 +63,48 @@ pub fn refuse() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn filter(machine: u32) -> [libc::sock_filter; 13] {
+/// Calls of 64-bit programs that are refused.
+fn keys() -> [u32; 6] {
+    let [add, request, control] = [libc::SYS_add_key, libc::SYS_request_key, libc::SYS_keyctl]
+        .map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    [add, request, control, add | X32, request | X32, control | X32]
+}
+
+fn filter(machine: u32) -> Vec<libc::sock_filter> {
     const LOAD: u16 = 0x20;
+    const EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
     const REFUSED: u32 = 0x0005_0000 | libc::EPERM.cast_unsigned();
     const ALLOWED: u32 = 0x7fff_0000;
     let load = |k| libc::sock_filter { code: LOAD, jt: 0, jf: 0, k };
     let end = |k| libc::sock_filter { code: RETURN, jt: 0, jf: 0, k };
     // Skips `jt` instructions if the loaded word is `k`, else `jf`.
-    let equal = |k, jt, jf| libc::sock_filter { code: 0x15, jt, jf, k };
+    let equal = |k, jt, jf| libc::sock_filter { code: EQUAL, jt, jf, k };
     let ioctl = u32::try_from(libc::SYS_ioctl).unwrap_or(u32::MAX);
-    [
-        load(ARCH),
-        equal(machine, 0, 4),
-        load(NUMBER),
-        equal(ioctl, 4, 0),
-        equal(X32_IOCTL, 3, 0),
-        end(ALLOWED),
-        load(NUMBER),
-        equal(NARROW_IOCTL, 0, 3),
-        load(REQUEST),
-        equal(TIOCSTI, 2, 0),
-        equal(TIOCLINUX, 1, 0),
-        end(ALLOWED),
-        end(REFUSED),
-    ]
+    // From the end: each jump is forward, over as many instructions as are there.
+    let mut steps = vec![end(REFUSED), end(ALLOWED)];
+    steps.extend([equal(TIOCLINUX, 1, 0), equal(TIOCSTI, 2, 0), load(REQUEST)]);
+    let over = |steps: &[libc::sock_filter], to: usize| {
+        u8::try_from(steps.len().saturating_sub(to)).unwrap_or(u8::MAX)
+    };
+    let request = steps.len();
+    let calls = |steps: &mut Vec<libc::sock_filter>, ioctls: &[u32], keys: &[u32]| {
+        steps.push(end(ALLOWED));
+        for number in ioctls {
+            steps.push(equal(*number, over(steps, request), 0));
+        }
+        for number in keys {
+            steps.push(equal(*number, over(steps, 1), 0));
+        }
+        steps.push(load(NUMBER));
+    };
+    calls(&mut steps, &[NARROW_IOCTL], &NARROW_KEYS);
+    let others = steps.len();
+    calls(&mut steps, &[ioctl, X32_IOCTL], &keys());
+    steps.push(equal(machine, 0, over(&steps, others)));
+    steps.push(load(ARCH));
+    steps.reverse();
+    steps
 }
 
 #[cfg(test)]
@@ -105,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn only_typing_is_refused() {
+    fn keys_and_typing_are_refused_and_nothing_else() {
         let ioctl = u32::try_from(libc::SYS_ioctl).unwrap();
         let (wide, narrow) = (0xc000_003e, 0x4000_0003);
         for (machine, number) in [(wide, ioctl), (wide, X32_IOCTL), (narrow, NARROW_IOCTL)] {
@@ -114,6 +139,12 @@ mod tests {
             }
             // TCGETS.
             assert_eq!(verdict(machine, number, 0x5401), 0x7fff_0000);
+        }
+        for number in keys() {
+            assert_eq!(verdict(wide, number, 0), 0x0005_0001);
+        }
+        for number in NARROW_KEYS {
+            assert_eq!(verdict(narrow, number, 0), 0x0005_0001);
         }
         // mmap of as many bytes.
         assert_eq!(verdict(wide, 9, TIOCSTI), 0x7fff_0000);
