@@ -62,7 +62,7 @@ impl Ext4 {
 
     /// Writes waiting access times if there are many, unless the volume cannot be written now.
     fn store_access_times(&self) {
-        if !self.ops.accessed.is_full() || self.is_frozen() {
+        if !self.ops.accessed.is_full() || self.ops.access.is_waiting() {
             return;
         }
         let _open = self.enter();
@@ -203,7 +203,7 @@ impl FileSystem for Ext4 {
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
         let inode = self.inode(ino)?;
         // An open changes nothing, and the first write waits for the thaw.
-        if mode.write && !self.is_frozen() {
+        if mode.write && !self.ops.access.is_waiting() {
             self.done(self.ops.check_writable())?;
         }
         self.ops.acquire(ino)?;

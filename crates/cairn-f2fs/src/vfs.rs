@@ -226,7 +226,7 @@ impl FileSystem for F2fs {
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
         // An open changes nothing, so it does not wait for a thaw. The first write will.
-        if mode.write && !self.is_frozen() {
+        if mode.write && !self.mount.access.is_waiting() {
             self.mount.check_writable()?;
         }
         let inode = self.done(self.inodes.acquire(ino))?;

@@ -70,8 +70,10 @@ pub fn in_order(fs: &dyn FileSystem, device: &MemoryDevice, judge: Judge<'_>) {
 
     fs.remount("ro").unwrap();
     fs.freeze().unwrap();
+    assert!(fs.is_frozen() && fs.report().get("state.frozen") == Some(&true.into()));
     assert!(matches!(make(fs, "late"), Err(Error::ReadOnly(_))), "nothing to wait for");
     fs.thaw().unwrap();
+    assert!(!fs.is_frozen());
     assert!(matches!(make(fs, "late"), Err(Error::ReadOnly(_))), "thawed, it is what it was");
     fs.remount("rw").unwrap();
 

@@ -403,7 +403,8 @@ pub trait FileSystem: Send + Sync {
         Err(Error::NotFrozen)
     }
 
-    /// True if the volume is frozen: calls that change it wait. It is cheap enough for every call.
+    /// True if the volume is frozen: calls that change it wait, or fail if it is read-only. It is
+    /// cheap enough for every call.
     fn is_frozen(&self) -> bool {
         false
     }

@@ -19,7 +19,9 @@ pub struct WriteAccess {
     lock: RwLock<()>,
     frozen: Mutex<Option<PriorState>>,
     thawed: Condvar,
-    /// The volume is frozen and was writable before. It changes only under the exclusive lock.
+    /// `frozen` has a state. This and the next change only under the exclusive lock.
+    is_frozen: AtomicBool,
+    /// The volume is frozen and was writable before.
     waits: AtomicBool,
 }
 
@@ -46,6 +48,7 @@ impl Default for WriteAccess {
             lock: RwLock::new(Rank::Volume, ()),
             frozen: Mutex::new(Rank::Leaf, None),
             thawed: Condvar::new(),
+            is_frozen: AtomicBool::new(false),
             waits: AtomicBool::new(false),
         }
     }
@@ -56,12 +59,12 @@ impl WriteAccess {
     pub fn get(&self) -> RwLockReadGuard<'_, ()> {
         loop {
             let guard = self.lock.read();
-            if !self.is_frozen() {
+            if !self.is_waiting() {
                 return guard;
             }
             drop(guard);
             let mut frozen = self.frozen.lock();
-            while self.is_frozen() {
+            while self.is_waiting() {
                 self.thawed.wait(&mut frozen);
             }
         }
@@ -86,9 +89,15 @@ impl WriteAccess {
         self.frozen.lock().map_or(Ok(()), |_| Err(Error::Frozen))
     }
 
-    /// True if changing calls wait for a thaw.
+    /// True if the volume is frozen.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
+        self.is_frozen.load(Ordering::Acquire)
+    }
+
+    /// True if changing calls wait for a thaw. On a volume that was read-only they fail at once.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
 }
@@ -97,6 +106,7 @@ impl ExclusiveGuard<'_> {
     /// Freezes the volume. Everything has been written to the disk before.
     pub fn freeze(&self, prior: PriorState) {
         *self.access.frozen.lock() = Some(prior);
+        self.access.is_frozen.store(true, Ordering::Release);
         self.access.waits.store(prior == PriorState::Writable, Ordering::Release);
     }
 
@@ -112,6 +122,7 @@ impl ExclusiveGuard<'_> {
     pub fn thaw(&self) {
         let mut frozen = self.access.frozen.lock();
         *frozen = None;
+        self.access.is_frozen.store(false, Ordering::Release);
         self.access.waits.store(false, Ordering::Release);
         self.access.thawed.notify_all();
     }
@@ -133,7 +144,7 @@ mod tests {
                 scope.spawn(|| {
                     while !over.load(Ordering::SeqCst) {
                         let _open = access.get();
-                        assert!(!access.is_frozen());
+                        assert!(!access.is_waiting());
                         changes.fetch_add(1, Ordering::SeqCst);
                     }
                 });
@@ -167,10 +178,10 @@ mod tests {
     fn a_volume_that_was_read_only_lets_calls_fail_at_once() {
         let access = WriteAccess::default();
         access.exclusive().freeze(PriorState::ReadOnly);
-        assert!(!access.is_frozen());
+        assert!(access.is_frozen() && !access.is_waiting());
         drop(access.get());
         assert!(matches!(access.check(), Err(Error::Frozen)));
         access.exclusive().thaw();
-        assert!(access.check().is_ok());
+        assert!(!access.is_frozen() && access.check().is_ok());
     }
 }

@@ -92,6 +92,25 @@ fn a_check_of_a_frozen_mount_says_what_to_do() {
     volume.unmount();
 }
 
+/// On a read-only mount nothing waits; it is frozen nevertheless, and thawed.
+#[test]
+fn a_read_only_mount_is_checked_as_often_as_one_likes() {
+    for mut volume in [Volume::mounted(SIZE, "ro"), Volume::f2fs(SIZE, "ro")] {
+        for round in 0..3 {
+            let output = check(&volume, &[]);
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{round}: {told}");
+            assert!(!is_frozen(&volume), "{round}");
+            if round == 1 {
+                judge::run(CAIRN, ["remount", "-o", "rw", volume.root().to_str().unwrap()]);
+                std::fs::write(volume.path("written"), "x").unwrap();
+                judge::run(CAIRN, ["remount", "-o", "ro", volume.root().to_str().unwrap()]);
+            }
+        }
+        volume.unmount();
+    }
+}
+
 /// A repair needs a volume that nobody has mounted.
 #[test]
 fn a_repair_of_a_mount_says_what_to_do() {
