@@ -28,10 +28,20 @@ fn start(pid: u32) -> Option<String> {
     (*state != "Z").then(|| fields.get(19).map(|start| (*start).to_owned()))?
 }
 
+fn host() -> Option<String> {
+    line("/proc/sys/kernel/hostname")
+}
+
+/// True if the writer's host has the name of this one, and nobody can see whether it runs: this
+/// machine may have been started again since.
+pub(crate) fn may_be_earlier_boot(writer: &Writer) -> bool {
+    runs(writer).is_none() && host().as_ref() == Some(&writer.host)
+}
+
 /// This process, as the writer with this nonce and this local log.
 pub(crate) fn this(nonce: u64, log: Option<&str>) -> Writer {
     let pid = std::process::id();
-    let host = line("/proc/sys/kernel/hostname").unwrap_or_else(|| "an unknown host".to_owned());
+    let host = host().unwrap_or_else(|| "an unknown host".to_owned());
     let process = machine().zip(start(pid));
     // Nobody can see the end of a process that does not know who it is.
     let process = process.map_or_else(
@@ -70,6 +80,9 @@ mod tests {
         assert!(has_ended(&earlier), "another process had this number before");
         let elsewhere = Writer { process: format!("x{}", this.process), ..this };
         assert!(!has_ended(&elsewhere) && !runs_here(&elsewhere), "nobody here can know");
+        assert!(may_be_earlier_boot(&elsewhere) && !may_be_earlier_boot(&earlier));
+        let far = Writer { host: "x".to_owned(), ..elsewhere.clone() };
+        assert!(!may_be_earlier_boot(&far));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
         let other = Writer {

@@ -15,9 +15,10 @@ use cairn_block::{Error, Result};
 
 use super::options::Options;
 use crate::format::local_log::Header;
-use crate::format::manifest::{Manifest, Replay};
+use crate::format::manifest::{Manifest, Replay, Writer};
 use crate::local_log::{Contents, Log, Record, Refused, belongs, claimed, header_for};
 use crate::opening::Followed;
+use crate::process;
 
 /// A log, if there is one, and what it has.
 pub(super) struct Adoption {
@@ -124,6 +125,15 @@ impl Adoption {
         let writers = writers.filter(|writers| unknown && *writers != log.name());
         let why = log.damaged(what, writers);
         self.give_up(why)
+    }
+
+    /// True if a writer that nobody can see has ended: it was on a machine of this name, and this
+    /// opening has the lock of the log that it had locked.
+    pub(super) fn proves_end(&self, writer: &Writer) -> bool {
+        let Some(header) = &self.contents.header else { return false };
+        process::may_be_earlier_boot(writer)
+            && self.name().is_some_and(|name| writer.log.as_deref() == Some(name))
+            && (header.nonce == writer.nonce || header.claims.contains(&writer.nonce))
     }
 
     /// True if the caller asks to do without flushes.

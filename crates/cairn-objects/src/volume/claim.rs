@@ -36,13 +36,18 @@ struct Loaded {
 }
 
 /// Refuses a volume that a writer has open, unless it is taken over.
-fn unused(volume: &str, manifest: &Manifest, take_over: TakeOver) -> Result<()> {
+fn unused(
+    volume: &str,
+    manifest: &Manifest,
+    take_over: TakeOver,
+    adoption: &Adoption,
+) -> Result<()> {
     let Some(writer) = &manifest.writer else { return Ok(()) };
     let is_here = process::runs_here(writer);
     let (host, pid) = (&writer.host, writer.pid);
     let detail = match take_over {
         TakeOver::Always => return Ok(()),
-        _ if process::has_ended(writer) => return Ok(()),
+        _ if process::has_ended(writer) || adoption.proves_end(writer) => return Ok(()),
         TakeOver::Unseen if !is_here => return Ok(()),
         TakeOver::Unseen => format!(
             "in use: the process {pid} of this machine has the volume {volume} open for writing, \
@@ -53,11 +58,23 @@ fn unused(volume: &str, manifest: &Manifest, take_over: TakeOver) -> Result<()> 
             "in use: the volume {volume} is open for writing on {host} (process {pid}): unmount it \
              there, or read a snapshot of it"
         ),
-        TakeOver::Never => format!(
-            "in use: the volume {volume} is open for writing on {host} (process {pid}): unmount it \
-             there, or read a snapshot of it; if that machine is gone for good, take the volume \
-             over with ?take-over"
-        ),
+        TakeOver::Never => {
+            let gone = match process::may_be_earlier_boot(writer) {
+                true => "this machine was started again since, or that one is gone for good",
+                false => "that machine is gone for good",
+            };
+            let way = match &writer.log {
+                Some(log) => format!(
+                    "open it with ?log={log}&take-over, or without what only that log has with \
+                     ?take-over"
+                ),
+                None => "take the volume over with ?take-over".to_owned(),
+            };
+            format!(
+                "in use: the volume {volume} is open for writing on {host} (process {pid}): \
+                 unmount it there, or read a snapshot of it; if {gone}, {way}"
+            )
+        }
     };
     Err(Error::new(ErrorKind::InUse, "open", detail))
 }
@@ -155,7 +172,7 @@ fn claim(
             // If somebody opens it meanwhile, this manifest is not written.
             older_manifest::extend(requests, volume, &mut manifest)?;
         }
-        unused(volume, &manifest, take_over)?;
+        unused(volume, &manifest, take_over, adoption)?;
         if !adoption.check(volume, &manifest)? {
             without_log(volume, &manifest, adoption, take_over)?;
         }
@@ -239,7 +256,7 @@ pub(super) fn read(
         let (manifest, tag) = read_manifest(requests, volume)?;
         pool::complete(&manifest, "open")?;
         if let Some(take_over) = exclusive {
-            unused(volume, &manifest, take_over)?;
+            unused(volume, &manifest, take_over, &adoption)?;
         }
         if !adoption.check(volume, &manifest)?
             && let Some(take_over) = exclusive

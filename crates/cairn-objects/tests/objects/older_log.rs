@@ -244,3 +244,33 @@ fn a_moved_log_that_is_damaged_is_given_up_by_its_old_name() {
     let options = if_refused(polite(in_file(&file)), Refused::Discard);
     ObjectVolume::open_in(memory, "main", &options).unwrap().close().unwrap();
 }
+
+/// After a power cut, the machine that has started again has the log that its writer had locked.
+#[test]
+fn a_log_tells_that_its_writer_has_ended_with_an_earlier_boot() {
+    let memory = made();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("log");
+    let device = ObjectVolume::open_in(memory.clone(), "main", &in_file(&file)).unwrap();
+    (1..=3).for_each(|number| write(&device, number));
+    device.abandon();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    change_manifest(&memory, boot.trim(), "00000000-0000-0000-0000-000000000000");
+    let elsewhere = Arc::new(memory.fork());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    change_manifest(&elsewhere, &format!("\"{}\"", host.trim()), "\"another\"");
+    let other = std::fs::read(&file).unwrap();
+    for (store, options) in [
+        // The log of a machine of another name may be a copy.
+        (&elsewhere, in_file(&file)),
+        (&memory, with_log(simulated(7), &Arc::new(MemoryMedium::with(other)))),
+        (&memory, simulated(7)),
+    ] {
+        let error = ObjectVolume::open_in(store.clone(), "main", &polite(options)).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::InUse, "{error}");
+        let way = format!("?log={}&take-over", file.display());
+        assert!(error.to_string().contains(&way), "{error}");
+    }
+    let device = ObjectVolume::open_in(memory, "main", &polite(in_file(&file))).unwrap();
+    assert_eq!(flushes(&device), 3);
+}
