@@ -9,6 +9,23 @@ fn kind<T: fmt::Debug>(answer: Result<T>) -> ErrorKind {
     answer.unwrap_err().kind
 }
 
+/// Who may only read a directory holds no writer up: the lock's file is not for them.
+#[test]
+fn the_lock_is_for_those_who_may_write() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("pool");
+    std::fs::create_dir(&root).unwrap();
+    let store = DirectoryStore::new(root.clone());
+    let mut tag = store.put("a", &parts("one"), Condition::IfAbsent).unwrap();
+    for (folder, lock) in [(0o755, 0o600), (0o775, 0o660), (0o777, 0o666), (0o700, 0o600)] {
+        std::fs::set_permissions(&root, std::fs::Permissions::from_mode(folder)).unwrap();
+        tag = store.put("a", &parts("more"), Condition::IfMatch(&tag)).unwrap();
+        let mode = std::fs::metadata(root.join(".lock")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, lock, "{folder:o}");
+    }
+}
+
 /// What docs/object-volumes.md asks of every store.
 fn behaves(store: &dyn Store) {
     let absent = Condition::IfAbsent;

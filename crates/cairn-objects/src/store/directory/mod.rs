@@ -14,7 +14,7 @@ mod walk;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -109,10 +109,26 @@ impl DirectoryStore {
         Ok(Some(tag(&fs::metadata(path)?)))
     }
 
+    /// The lock that a replacement holds. Any open file would do to lock it, so only those who may
+    /// write the directory may open it.
+    fn lock(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let lock = open(&self.path(LOCK)?, options.create(true).append(true).mode(0o600))?;
+        let (found, folder) = (lock.metadata()?, fs::metadata(&self.root)?.mode());
+        let [group, others] =
+            [0o020, 0o002].map(|writes| if folder & writes != 0 { writes * 3 } else { 0 });
+        let mode = 0o600 | group | others;
+        if found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o777 != mode {
+            // A filesystem without modes has none to change.
+            let _ = lock.set_permissions(fs::Permissions::from_mode(mode));
+        }
+        lock.lock()?;
+        Ok(lock)
+    }
+
     /// Replaces the file, if it has the tag.
     fn replace(&self, path: &Path, parts: &[Bytes], wanted: &Tag) -> io::Result<Option<Tag>> {
-        let lock = open(&self.path(LOCK)?, OpenOptions::new().create(true).append(true))?;
-        lock.lock()?;
+        let lock = self.lock()?;
         let before = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             before => before?,
