@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn::{Cause, DiskFormat, ImageSpec, OpenOptions, Part};
+use cairn::{Cause, DiskFormat, ImageSpec, OpenOptions, Part, Transfers};
 use cairn_base::names::Escaped;
 
 pub use self::container::is_layout;
@@ -109,6 +109,7 @@ fn read(assembly: &mut Assembly, source: &Source) -> Result<()> {
     let is_image = image.part != Part::Whole
         || image.file().is_none()
         || image.format != DiskFormat::ByContent
+        || image.transfers != Transfers::default()
         || image.key.is_some();
     if is_image {
         return image::read(assembly, &shown, image::open(&image)?);

@@ -27,7 +27,11 @@ pub fn find(given: &Path) -> Outcome<Mount> {
         // An address is no path.
         return mount_of_image(given)?.ok_or_else(nothing);
     }
-    let point = table::absolute(given)?;
+    let point = match table::absolute(given) {
+        Ok(point) => point,
+        // The name of a key file in an address has slashes.
+        Err(failure) => return mount_of_image(given)?.ok_or(failure),
+    };
     let mut found = table::find(&point)?;
     if found.is_none()
         && let Ok(canonical) = std::fs::canonicalize(&point)

@@ -212,6 +212,22 @@ fn an_encrypted_disk_opens_with_its_key_file() {
     assert!(status == 3 && said.contains("passphrase opens none"), "{status}: {said}");
 }
 
+/// How the bytes of an image are transferred is said of sources, too.
+#[test]
+fn a_source_is_read_as_its_name_says() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    works(&["touch", &image, "/file"]);
+    let new = dir.path().join("new.img");
+    for io in ["?io=direct", "?io=buffered", "?io=auto"] {
+        let source = format!("{image}{io}");
+        works(&["diff", &source, &image]);
+        works(&["export", &source, "-o", dir.path().join("out.tar").to_str().unwrap(), "-F"]);
+        works(&["build", "-F", new.to_str().unwrap(), &source]);
+        works(&["diff", new.to_str().unwrap(), &source]);
+    }
+}
+
 /// Who gives a key means a disk that others cannot read.
 #[test]
 fn a_key_never_makes_or_opens_a_plain_disk() {

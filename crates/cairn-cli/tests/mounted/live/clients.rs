@@ -59,6 +59,29 @@ fn the_image_stands_for_its_mount() {
     assert_eq!(volume.await_end(), "");
 }
 
+/// The name of a key file has slashes: it is no mount point in a directory that is not there.
+#[test]
+fn an_encrypted_image_stands_for_its_mount() {
+    let place = cairn_testkit::place::Place::new();
+    let [disk, key, root, none] = ["disk", "key", "mnt", "none"]
+        .map(|name| place.path().join(name).to_str().unwrap().to_owned());
+    fs::File::create(&disk).unwrap().set_len(32 << 20).unwrap();
+    fs::write(&key, "a passphrase").unwrap();
+    fs::create_dir(&root).unwrap();
+    let cheap = ["--type", "luks1", "--pbkdf-force-iterations", "1000"];
+    let format = [&["luksFormat", "-q"], &cheap[..], &[&disk, &key]].concat();
+    judge::run("cryptsetup", format);
+    let image = format!("{disk}?key-file={key}");
+    judge::run(CAIRN, ["mkfs", "-F", &image]);
+    judge::run(CAIRN, ["mount", &image, &root]);
+    for words in [&["stats", &*image][..], &["remount", "-o", "noatime", &image]] {
+        judge::run(CAIRN, words);
+    }
+    judge::run(CAIRN, ["umount", &image]);
+    let missing = format!("{none}?key-file={key}");
+    refused(&cairn(&["stats"], Path::new(&missing)), &["no such file"]);
+}
+
 #[test]
 fn paths_that_are_no_mounts_of_ours_are_told_apart() {
     let mut volume = Volume::mounted(SIZE, "");
