@@ -25,6 +25,7 @@ use crate::{IoBuf, ioctl};
 
 mod attach;
 mod claim;
+mod claimant;
 mod direct;
 mod extents;
 mod holder;
