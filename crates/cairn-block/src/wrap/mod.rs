@@ -1,6 +1,6 @@
 //! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]),
-//! keep changes in memory ([`Overlay`]), read ahead ([`ReadAhead`]), observe ([`Stats`], [`Record`])
-//! or disturb ([`Latency`], [`Hold`], [`Fault`]) the inner device.
+//! keep changes in memory ([`Overlay`]), read ahead ([`ReadAhead`]), observe ([`Stats`],
+//! [`Record`]) or disturb ([`Latency`], [`Hold`], [`Fault`]) the inner device.
 
 mod concat;
 mod fault;

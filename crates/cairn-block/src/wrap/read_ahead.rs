@@ -1,13 +1,14 @@
 //! [`ReadAhead`]: small reads that follow each other become large ones.
 //!
-//! A walk over a volume reads its blocks one by one, mostly in the order in which they lie. The page
-//! cache of the system makes large reads of that; a device that is used past it, or over a network,
-//! does not. This one keeps the last [`WINDOWS`] pieces that it has read. A small read that begins
-//! in a piece or soon behind one goes on with it: the next piece is twice as long, as long as at
-//! least a quarter of the last one was used. Any other read is as long as it was asked for.
+//! A walk over a volume reads its blocks one by one, mostly in the order in which they lie. The
+//! page cache of the system makes large reads of that; a device that is used past it, or over a
+//! network, does not. This one keeps the last [`WINDOWS`] pieces that it has read. A small read
+//! that begins in a piece or soon behind one goes on with it: the next piece is twice as long, as
+//! long as at least a quarter of the last one was used. Any other read is as long as it was asked
+//! for.
 //!
-//! A piece that cannot be read says nothing: the part that was asked for is read by itself then, and
-//! so is all that lies in that piece. A disk takes seconds for a bad sector, each time.
+//! A piece that cannot be read says nothing: the part that was asked for is read by itself then,
+//! and so is all that lies in that piece. A disk takes seconds for a bad sector, each time.
 //!
 //! It is for a device that is only read. After the first write, everything goes through.
 //!
