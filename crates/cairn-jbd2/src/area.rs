@@ -73,8 +73,8 @@ impl JournalArea {
         self.read_run(block, 1, None)
     }
 
-    /// Reads at least one block and at most `count` blocks: those that are contiguous. Into `spare`,
-    /// if that is large enough.
+    /// Reads at least one block and at most `count` blocks: those that are contiguous. Into
+    /// `spare`, if that is large enough.
     pub(crate) fn read_run(&self, block: u32, count: u32, spare: Option<IoBuf>) -> Result<IoBuf> {
         let Place { offset, contiguous } = self.place(block)?;
         let count = contiguous.min(u64::from(count)).max(1);

@@ -53,8 +53,9 @@ impl Holder {
                     format!("in use: mounted on {point} (process {pid}): `umount {word}`")
                 }
                 None if self.shares_mounts() => format!(
-                    "in use by process {pid} ({name} mount), whose mount was detached (umount \
-                     --lazy): wait until the last program that uses it has ended, or end that one"
+                    "in use by process {pid} ({name} mount): unmount what it has mounted; if that \
+                     is detached (umount --lazy), wait until the last program that uses it has \
+                     ended, or end that one"
                 ),
                 None => format!(
                     "in use by process {pid} ({name} mount), in another mount namespace: unmount \
@@ -132,8 +133,8 @@ pub(super) fn backing_of(directory: &Path) -> Option<PathBuf> {
     Some(backing.trim_end_matches('\n').into())
 }
 
-/// Does the source name the image, or a part of it? A part and how it is opened follow a `#` or `?`,
-/// of which there may be several, as in `/dev/sdb?io=direct#2`, and names may have them, too.
+/// Does the source name the image, or a part of it? A part and how it is opened follow a `#` or
+/// `?`, of which there may be several, as in `/dev/sdb?io=direct#2`, and names may have them, too.
 fn is_source(source: &str, image: &Path) -> bool {
     let is = |source: &Path| match source.is_absolute() {
         true => source == image || is_one_file(source, image) || shows(source, image),

@@ -157,7 +157,7 @@ fn full(
 }
 
 /// Reads every block of the segment, because a log that fills holes has nodes after its position,
-/// too. In large pieces, and past the buffers: nothing else needs these blocks together.
+/// too. In large pieces, and past the buffers: nothing else needs these blocks.
 fn from_footers(
     loaded: &Loaded,
     buffers: &BufferCache,

@@ -1,8 +1,8 @@
 //! [`Directory`]: chunks as files of a directory of the host.
 //!
 //! A file has the chunk, the [`Identity`] of the object that it was read from, and a checksum. What
-//! cannot be read, or has another checksum, is not there: the store has it. Files are removed in the
-//! order in which they were written.
+//! cannot be read, or has another checksum, is not there: the store has it. Files are removed in
+//! the order in which they were written.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,7 +18,8 @@ use crate::format::data::HEADER;
 use crate::format::{ObjectId, checksum};
 
 /// The first bytes of a data object. They have the nonce of its writer and checksums. Its name is
-/// not enough: a pool that was copied, or restored from a copy, has other objects of the same names.
+/// not enough: a pool that was copied, or restored from a copy, has other objects of the same
+/// names.
 pub(crate) type Identity = [u8; HEADER];
 
 /// Bytes of the checksum behind a chunk and an identity.

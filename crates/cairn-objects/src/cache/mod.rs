@@ -1,6 +1,6 @@
 //! [`Cache`]: parts of data objects, read once.
 //!
-//! Objects never change, so what was read once is always right. An object is read in chunks of 256 KiB.
+//! Objects never change, so what was read once is right. An object is read in chunks of 256 KiB.
 //! The first miss in an object reads one chunk, each further one twice as many, up to 4 MiB: little
 //! for a single block, and few requests for a stream or for a table in scattered blocks. After a
 //! read up to the end of an object the next object continues: a stream has many objects. Two
