@@ -70,15 +70,21 @@ impl JournalArea {
 
     /// Reads one block.
     pub(crate) fn read(&self, block: u32) -> Result<IoBuf> {
-        self.read_run(block, 1)
+        self.read_run(block, 1, None)
     }
 
-    /// Reads at least one block and at most `count` blocks: those that are contiguous.
-    pub(crate) fn read_run(&self, block: u32, count: u32) -> Result<IoBuf> {
+    /// Reads at least one block and at most `count` blocks: those that are contiguous. Into
+    /// `spare`, if that is large enough.
+    pub(crate) fn read_run(&self, block: u32, count: u32, spare: Option<IoBuf>) -> Result<IoBuf> {
         let Place { offset, contiguous } = self.place(block)?;
         let count = contiguous.min(u64::from(count)).max(1);
         let length = count.saturating_mul(u64::from(self.block_size));
-        Ok(self.device.read_at(offset, usize::try_from(length).unwrap_or(usize::MAX))?)
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let Some(mut buf) = spare.filter(|spare| spare.capacity() >= length) else {
+            return Ok(self.device.read_at(offset, length)?);
+        };
+        buf.set_len(length);
+        Ok(self.device.read_into(offset, buf)?)
     }
 
     /// Adds the requests that write consecutive journal blocks: one for each contiguous part.

@@ -150,7 +150,7 @@ impl<'a> Survey<'a> {
     fn read(&mut self, number: u32) -> Option<Vec<u8>> {
         if self.cached(number).is_none() {
             let count = READ_AHEAD.min(self.end.saturating_sub(number));
-            self.cached = Some((number, self.area.read_run(number, count).ok()?.to_vec()));
+            self.cached = Some((number, self.area.read_run(number, count, None).ok()?.to_vec()));
         }
         self.cached(number).map(<[u8]>::to_vec)
     }

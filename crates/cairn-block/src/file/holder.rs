@@ -24,7 +24,7 @@ pub(super) fn in_use(operation: &str, path: &Path, metadata: &Metadata) -> Error
 }
 
 /// A process that has an image open.
-struct Holder {
+pub(super) struct Holder {
     pid: String,
     /// Its name, by the system.
     name: String,
@@ -36,8 +36,15 @@ impl Holder {
         Some(Self { pid: pid.to_owned(), name: name.trim().to_owned() })
     }
 
+    /// The process that has mounted the image.
+    pub(super) fn mount_of(path: &Path) -> Option<Self> {
+        let mounts =
+            |found: &Self| found.name == "cairn" && found.subcommand().as_deref() == Some("mount");
+        with_descriptor(path)?.find(mounts)
+    }
+
     /// What a refusal says, and what to do.
-    fn detail(&self, path: &Path) -> String {
+    pub(super) fn detail(&self, path: &Path) -> String {
         let Self { pid, name } = self;
         match (name.as_str(), self.subcommand().as_deref()) {
             ("cairn", Some("mount")) => match fuse_mountpoint(path, |_| true) {
@@ -46,8 +53,9 @@ impl Holder {
                     format!("in use: mounted on {point} (process {pid}): `umount {word}`")
                 }
                 None if self.shares_mounts() => format!(
-                    "in use by process {pid} ({name} mount), whose mount was detached (umount \
-                     --lazy): wait until the last program that uses it has ended, or end that one"
+                    "in use by process {pid} ({name} mount): unmount what it has mounted; if that \
+                     is detached (umount --lazy), wait until the last program that uses it has \
+                     ended, or end that one"
                 ),
                 None => format!(
                     "in use by process {pid} ({name} mount), in another mount namespace: unmount \
@@ -80,26 +88,6 @@ impl Holder {
     }
 }
 
-/// The error for a block device that could not be opened exclusively.
-pub(super) fn claimed(operation: &str, path: &Path) -> Error {
-    let number = std::fs::metadata(path).map(|metadata| number(metadata.rdev()));
-    match number.ok().and_then(|number| mountpoint(&number)) {
-        Some(mountpoint) => mounted(operation, &path.display().to_string(), &mountpoint),
-        None => {
-            let detail = "the system or another program has claimed the block device; unmount it, \
-                or stop the RAID, device-mapper or swap use of it first";
-            Error::new(ErrorKind::InUse, operation, detail)
-        }
-    }
-}
-
-/// The error for a device that the kernel has mounted.
-pub(super) fn mounted(operation: &str, device: &str, mountpoint: &str) -> Error {
-    let word = quoted(mountpoint);
-    let detail = format!("the system has {device} mounted on {mountpoint}; `umount {word}` first");
-    Error::new(ErrorKind::InUse, operation, detail)
-}
-
 /// Refuses a file that another FUSE filesystem (such as fuse2fs) has mounted: it takes no lock. A
 /// mount whose daemon died does not count, so a process must have the file open.
 pub(super) fn refuse_fuse(operation: &str, path: &Path) -> Result<()> {
@@ -118,7 +106,7 @@ pub(super) fn refuse_fuse(operation: &str, path: &Path) -> Result<()> {
 
 /// Where a FUSE filesystem has this file mounted, by its source in `/proc/self/mountinfo`:
 /// `… MOUNTPOINT OPTIONS … - TYPE SOURCE …`. Other programs show the name that they were given, in
-/// whatever directory. Cairn's source may end in `#2` or `?offset=N`.
+/// whatever directory.
 fn fuse_mountpoint(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
     let whole = path.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -145,17 +133,26 @@ pub(super) fn backing_of(directory: &Path) -> Option<PathBuf> {
     Some(backing.trim_end_matches('\n').into())
 }
 
+/// Does the source name the image, or a part of it? A part and how it is opened follow a `#` or
+/// `?`, of which there may be several, as in `/dev/sdb?io=direct#2`, and names may have them, too.
 fn is_source(source: &str, image: &Path) -> bool {
-    if source.starts_with("/dev/loop") && backing_file(source).as_deref() == Some(image) {
-        return true;
-    }
     let is = |source: &Path| match source.is_absolute() {
-        true => source == image,
+        true => source == image || is_one_file(source, image) || shows(source, image),
         false => source.file_name().is_some() && source.file_name() == image.file_name(),
     };
-    let is = |source: &Path| is(source) || is_one_file(source, image);
-    let before = |mark| source.rsplit_once(mark).is_some_and(|(path, _)| is(Path::new(path)));
-    is(Path::new(source)) || before('#') || before('?')
+    let marks = source.match_indices(['#', '?']).map(|(at, _)| at);
+    marks.chain([source.len()]).any(|end| is(Path::new(&source[..end])))
+}
+
+/// Is it a loop device of the image, or a partition of one?
+fn shows(source: &Path, image: &Path) -> bool {
+    let Some(name) = source.file_name().filter(|_| source.starts_with("/dev")) else {
+        return false;
+    };
+    let Ok(directory) = Path::new("/sys/class/block").join(name).canonicalize() else {
+        return false;
+    };
+    directory.ancestors().take(2).any(|it| backing_of(it).as_deref() == Some(image))
 }
 
 /// True if both names lead to one file: an image may have several.
@@ -203,20 +200,25 @@ fn by_flock(metadata: &Metadata) -> Option<Holder> {
 }
 
 /// A process that has the file open: locks of bytes are listed without their owner.
-fn by_descriptor(path: &Path) -> Option<Holder> {
+pub(super) fn by_descriptor(path: &Path) -> Option<Holder> {
+    with_descriptor(path)?.next()
+}
+
+/// The other processes that have the file open.
+fn with_descriptor(path: &Path) -> Option<impl Iterator<Item = Holder>> {
     let path = path.canonicalize().ok()?;
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc")
         .ok()?
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok());
-    processes
-        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && *name != own)
-        .find_map(|pid| {
-            let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
-            open.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
-                .then(|| Holder::of(&pid))?
-        })
+    let others = processes
+        .filter(move |name| name.bytes().all(|byte| byte.is_ascii_digit()) && *name != own);
+    Some(others.filter_map(move |pid| {
+        let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+        open.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
+            .then(|| Holder::of(&pid))?
+    }))
 }
 
 /// `MAJ:MIN`.
@@ -234,4 +236,20 @@ pub(super) fn mountpoint(number: &str) -> Option<String> {
         let mountpoint = fields.nth(1)?;
         (device == number).then(|| mountpoint.to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_names_its_image_whatever_follows() {
+        let image = Path::new("/images/disk#1");
+        for selected in ["", "#2", "?io=direct", "?io=direct#2", "?offset=1M&key-file=/a/b#c"] {
+            assert!(is_source(&format!("/images/disk#1{selected}"), image), "{selected}");
+            assert!(is_source(&format!("disk#1{selected}"), image), "{selected}");
+            assert!(!is_source(&format!("/images/disk#12{selected}"), image), "{selected}");
+            assert!(!is_source(&format!("/other/disk#1{selected}"), image), "{selected}");
+        }
+    }
 }

@@ -13,14 +13,14 @@ use cairn_base::names::Escaped;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::holder;
+use super::claimant;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Opens a regular file or a block device. For a block device `claim` is added to the flags.
 pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> {
     let operation = format!("open {}", path.escaped());
     let io = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::ResourceBusy => holder::claimed(&operation, path),
+        std::io::ErrorKind::ResourceBusy => claimant::claimed(&operation, path),
         _ => Error::from_io(operation.as_str(), error),
     };
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::lock::{self, Share, Use};
-use super::{holder, kind};
+use super::{claimant, holder, kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ioctl::{self, LoopStatus};
 
@@ -153,7 +153,7 @@ pub(super) fn claim_beneath(
             && metadata.file_type().is_block_device()
             && is_claimed(&device.backing)
         {
-            return Err(holder::claimed(operation, &device.backing));
+            return Err(claimant::claimed(operation, &device.backing));
         }
         if !lock::take(&lower, usage, &share).map_err(|error| Error::from_io(operation, error))? {
             return Err(holder::in_use(operation, &device.backing, &metadata));
@@ -219,10 +219,7 @@ pub(super) fn mounted(metadata: &Metadata) -> Option<String> {
     let shows =
         |directory: &PathBuf| Loop::at(directory).is_some_and(|found| found.shows(&identity));
     devices.extend(all.map(|entry| entry.path()).filter(shows));
-    let mut numbers = devices.iter().flat_map(|directory| {
-        let name = directory.file_name().unwrap_or_default().to_string_lossy();
-        block_numbers(directory, &name)
-    });
+    let mut numbers = devices.iter().flat_map(|directory| claimant::numbers(directory));
     numbers.find_map(|number| holder::mountpoint(&number))
 }
 
@@ -272,34 +269,27 @@ fn above(
 /// Refuses a loop device that is in use.
 fn refuse_used(operation: &str, device: &Loop, directory: &Path) -> Result<()> {
     let node = device.node();
-    let numbers = block_numbers(directory, &device.name);
+    let in_use = |what: String| {
+        let detail = format!("in use through the loop device {}{what}", node.display());
+        Err(Error::new(ErrorKind::InUse, operation, detail))
+    };
+    if let Some(said) = claimant::mounted_by_cairn(&node) {
+        return in_use(format!(", which is {said}"));
+    }
+    let numbers = claimant::numbers(directory);
     if let Some(mountpoint) = numbers.iter().find_map(|number| holder::mountpoint(number)) {
-        return Err(holder::mounted(operation, &node.display().to_string(), &mountpoint));
+        return Err(claimant::mounted(operation, &node.display().to_string(), &mountpoint));
     }
     let locked = || {
         File::open(&node)
             .is_ok_and(|file| lock::is_denied(&file, Use::Write, &Share::Whole).unwrap_or(false))
     };
     if is_claimed(&node) || locked() {
-        let detail = format!(
-            "in use through the loop device {0}: unmount that, or end the program that has it \
-             (`losetup -a` and `findmnt -A` show loop devices and mounts)",
-            node.display()
+        return in_use(
+            ": unmount that, or end the program that has it (`losetup -a` and `findmnt -A` show \
+             loop devices and mounts)"
+                .to_owned(),
         );
-        return Err(Error::new(ErrorKind::InUse, operation, detail));
     }
     Ok(())
-}
-
-/// The numbers of a device and its partitions, as `MAJ:MIN`.
-fn block_numbers(device: &Path, name: &str) -> Vec<String> {
-    let partitions = std::fs::read_dir(device).into_iter().flatten().flatten();
-    let partitions =
-        partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
-    let directories =
-        std::iter::once(PathBuf::from(device)).chain(partitions.map(|entry| entry.path()));
-    directories
-        .filter_map(|at| std::fs::read_to_string(at.join("dev")).ok())
-        .map(|dev| dev.trim().to_owned())
-        .collect()
 }

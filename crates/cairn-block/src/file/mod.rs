@@ -25,6 +25,7 @@ use crate::{IoBuf, ioctl};
 
 mod attach;
 mod claim;
+mod claimant;
 mod direct;
 mod extents;
 mod holder;
@@ -211,18 +212,20 @@ impl FileDevice {
         if self.is_block_device {
             return Ok(());
         }
+        // Before the length: the image may be growing.
+        let size = self.geometry().size;
         if self.truncated.get().is_none() {
             let now = self
                 .file
                 .metadata()
                 .map_err(|error| Error::from_io(operation.clone(), error))?
                 .len();
-            if now >= self.geometry().size {
+            if now >= size {
                 return Ok(());
             }
             let _ = self.truncated.set(now);
         }
-        let (size, now) = (self.geometry().size, self.truncated.get().copied().unwrap_or_default());
+        let now = self.truncated.get().copied().unwrap_or_default();
         let detail = format!(
             "the image has been truncated while it is in use, from {size} bytes to {now}: nothing \
              more is written: unmount it, and restore it from a copy"

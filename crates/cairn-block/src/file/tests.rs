@@ -114,6 +114,24 @@ fn nothing_more_is_written_to_an_image_that_was_truncated() {
 }
 
 #[test]
+fn an_image_that_grows_is_not_taken_for_a_truncated_one() {
+    let (_dir, path) = image(4096);
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                device.write_at(0, vec![1; 512])?;
+            }
+            Ok(())
+        });
+        let grown = (2..10_000).try_for_each(|pages| device.grow(pages * 4096));
+        is_done.store(true, Ordering::Relaxed);
+        writer.join().unwrap().and(grown).unwrap();
+    });
+}
+
+#[test]
 fn discard_and_zeroes_free_space_and_read_as_zeros() {
     let (_directory, path) = image(0);
     std::fs::write(&path, vec![0xaa; 1 << 20]).unwrap();

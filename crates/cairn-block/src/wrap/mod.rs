@@ -1,6 +1,6 @@
 //! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]),
-//! keep changes in memory ([`Overlay`]), observe ([`Stats`], [`Record`]) or disturb ([`Latency`],
-//! [`Hold`], [`Fault`]) the inner device.
+//! keep changes in memory ([`Overlay`]), read ahead ([`ReadAhead`]), observe ([`Stats`],
+//! [`Record`]) or disturb ([`Latency`], [`Hold`], [`Fault`]) the inner device.
 
 mod concat;
 mod fault;
@@ -8,6 +8,7 @@ mod hold;
 mod latency;
 mod overlay;
 mod partition;
+mod read_ahead;
 mod read_only;
 pub mod record;
 mod stats;
@@ -18,6 +19,7 @@ pub use hold::{Flushing, Hold};
 pub use latency::{Latency, LatencyProfile};
 pub use overlay::Overlay;
 pub use partition::Partition;
+pub use read_ahead::ReadAhead;
 pub use read_only::ReadOnly;
 pub use record::{Event, Record, RecordLog};
 pub use stats::Stats;

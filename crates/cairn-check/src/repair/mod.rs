@@ -15,7 +15,7 @@ pub mod undo;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_block::wrap::Overlay;
+use cairn_block::wrap::{Overlay, ReadAhead};
 
 pub use changes::Changes;
 pub use steps::{Loss, Step, Steps};
@@ -91,7 +91,7 @@ pub fn plan<M: Mend>(
     device: &Arc<dyn BlockDevice>,
     scope: Scope,
 ) -> Result<Plan, M::Error> {
-    let overlay = Arc::new(Overlay::new(device.clone())?);
+    let overlay = Arc::new(Overlay::new(Arc::new(ReadAhead::new(device.clone())))?);
     let above: Arc<dyn BlockDevice> = overlay.clone();
     let mut steps = Steps::default();
     let mut after = mender.round(&above, scope, &mut steps)?;

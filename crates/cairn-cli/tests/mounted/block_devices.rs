@@ -111,6 +111,26 @@ fn f2fs_and_cairn_umount_do_the_same() {
 }
 
 #[test]
+fn a_refusal_names_the_mount_of_a_device_however_that_was_opened() {
+    let volume = Volume::make(SIZE, &[]);
+    let device = LoopDevice::attach(&volume.image(), false);
+    let (device, root) = (text(device.path()), volume.root());
+    for query in ["", "?io=direct", "?offset=0&io=buffered"] {
+        let name = format!("{device}{query}");
+        done(&run(CAIRN, &["mount", &name, text(&root)]));
+        // The device, the same device in other words, and the file that it shows.
+        for other in [device, &format!("{device}?io=direct"), text(&volume.image())] {
+            let refused = run(CAIRN, &["rm", other, "file"]);
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert_eq!(refused.status.code(), Some(6), "{name}, {other}: {said}");
+            let wanted = format!("mounted on {} (process ", root.display());
+            assert!(said.contains(&wanted), "{name}, {other}: {said}");
+        }
+        done(&run(CAIRN, &["umount", &name]));
+    }
+}
+
+#[test]
 fn a_loop_device_is_made_where_it_is_asked_for() {
     let volume = Volume::make(SIZE, &[]);
     let (image, root) = (volume.image(), volume.root());

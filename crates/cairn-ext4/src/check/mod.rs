@@ -70,6 +70,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_block::wrap::ReadAhead;
 use cairn_check::{Findings, Observer, Report};
 
 use crate::error::Result;
@@ -85,5 +86,6 @@ pub fn check(
     runtime: Arc<dyn Runtime>,
     observer: Arc<dyn Observer>,
 ) -> Result<Report> {
+    let device = Arc::new(ReadAhead::new(device));
     Ok(examine(device, &runtime, &observer, Findings::new, true)?.report)
 }

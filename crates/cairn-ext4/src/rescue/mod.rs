@@ -41,6 +41,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_block::wrap::ReadAhead;
 use cairn_check::salvage::{Deleted, Loss, Receiver, Salvage};
 
 use crate::error::Result;
@@ -62,7 +63,7 @@ pub fn open(
     choice: SuperblockChoice,
     runtime: &Arc<dyn Runtime>,
 ) -> Result<Box<dyn Salvage>> {
-    let volume = open::open(device, choice, runtime)?;
+    let volume = open::open(Arc::new(ReadAhead::new(device)), choice, runtime)?;
     Ok(Box::new(Rescue { volume, candidates: Vec::new() }))
 }
 

@@ -29,7 +29,7 @@ fn a_repair_on_a_failing_device_happens_or_not() {
             assert!(said.is_none(), "{named}: {}", said.unwrap_or_default());
         },
     };
-    subject.every_read_of_the_plan_may_fail(if deep() { 1 } else { 31 });
+    subject.every_read_of_the_plan_may_fail(if deep() { 1 } else { 7 });
     subject.every_write_of_the_change_may_fail();
     subject.without_room_for_the_undo_file_nothing_changes();
 }

@@ -21,6 +21,7 @@ mod lies;
 mod lost_log;
 mod marked;
 mod quota;
+mod reads;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod repaired;

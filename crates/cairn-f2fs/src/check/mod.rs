@@ -69,6 +69,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_block::wrap::ReadAhead;
 use cairn_check::{Findings, Observer, Report, Usage};
 
 pub use kinds::ALL;
@@ -101,6 +102,7 @@ pub fn check(
     runtime: &Arc<dyn Runtime>,
     observer: Arc<dyn Observer>,
 ) -> Result<Report> {
+    let device: Arc<dyn BlockDevice> = Arc::new(ReadAhead::new(device));
     let findings = Findings::new();
     let chosen = choice::second(&device, (runtime, &observer), THREADS, &findings)?;
     let device = chosen.unwrap_or(device);

@@ -12,7 +12,7 @@
     )
 )]
 
-use cairn_base::units::as_u64;
+use cairn_block::{BlockDeviceExt, IoBuf};
 use cairn_cache::block::BufferCache;
 
 use super::Loaded;
@@ -25,7 +25,10 @@ use crate::format::summary::{
     CompactSummaries, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock,
     kbytes_written,
 };
-use crate::format::units::Nid;
+use crate::format::units::{BLOCK_SIZE, Nid};
+
+/// Blocks of a segment that are read together.
+const PIECE: usize = 64;
 
 /// The journals of a pack.
 #[derive(Clone, Debug, Default)]
@@ -154,7 +157,7 @@ fn full(
 }
 
 /// Reads every block of the segment, because a log that fills holes has nodes after its position,
-/// too.
+/// too. In large pieces, and past the buffers: nothing else needs these blocks.
 fn from_footers(
     loaded: &Loaded,
     buffers: &BufferCache,
@@ -166,11 +169,17 @@ fn from_footers(
         return Ok(Vec::new());
     }
     let mut entries = Vec::with_capacity(ENTRIES);
-    buffers.prefetch(layout.address(segno, 0).pba(), as_u64(ENTRIES));
-    for offset in (0_u16..).take(ENTRIES) {
-        let image = buffers.get(layout.address(segno, offset).pba())?.image();
-        let nid: Nid = NodeFooter::read(&image).nid;
-        entries.push(Summary { nid, ..Summary::default() });
+    let mut piece = IoBuf::try_zeroed(PIECE.saturating_mul(BLOCK_SIZE))?;
+    for first in (0..ENTRIES).step_by(PIECE) {
+        let blkoff = u16::try_from(first).unwrap_or(u16::MAX);
+        let blocks = PIECE.min(ENTRIES.saturating_sub(first));
+        piece.set_len(blocks.saturating_mul(BLOCK_SIZE));
+        let address = layout.address(segno, blkoff);
+        piece = buffers.device().read_into(address.bytes(), piece)?;
+        entries.extend(piece.chunks_exact(BLOCK_SIZE).map(|image| {
+            let nid: Nid = NodeFooter::read(image).nid;
+            Summary { nid, ..Summary::default() }
+        }));
     }
     Ok(entries)
 }

@@ -36,6 +36,7 @@ mod tree;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
+use cairn_block::wrap::ReadAhead;
 use cairn_check::salvage::{Deleted, Receiver, Salvage};
 
 use crate::error::Result;
@@ -54,7 +55,8 @@ struct Rescue {
 /// # Errors
 /// There is no superblock or checkpoint as asked for, or the device failed.
 pub fn open(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Box<dyn Salvage>> {
-    Ok(Box::new(Rescue { source: Source::open(device, choice)?, candidates: Vec::new() }))
+    let source = Source::open(Arc::new(ReadAhead::new(device)), choice)?;
+    Ok(Box::new(Rescue { source, candidates: Vec::new() }))
 }
 
 impl Salvage for Rescue {

@@ -15,6 +15,7 @@ mod names;
 mod places;
 mod quota;
 mod readers;
+mod reads;
 mod repair;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;

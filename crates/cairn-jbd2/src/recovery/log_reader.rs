@@ -112,7 +112,9 @@ impl<'a> LogReader<'a> {
             return Ok(found);
         }
         let count = READ_AHEAD.min(self.end.saturating_sub(block));
-        let run = self.area.read_run(block, count)?;
+        // A search reads megabytes: always into the same memory.
+        let spare = self.cached.take().map(|(_, run)| run);
+        let run = self.area.read_run(block, count, spare)?;
         let found = run.get(..self.layout.block_size).unwrap_or_default().to_vec();
         self.cached = Some((block, run));
         Ok(found)

@@ -1,11 +1,11 @@
 //! [`Cache`]: parts of data objects, read once.
 //!
-//! Objects never change, so what is cached is always right. An object is read in chunks of 256 KiB.
+//! Objects never change, so what was read once is right. An object is read in chunks of 256 KiB.
 //! The first miss in an object reads one chunk, each further one twice as many, up to 4 MiB: little
 //! for a single block, and few requests for a stream or for a table in scattered blocks. After a
 //! read up to the end of an object the next object continues: a stream has many objects. Two
 //! readers of one chunk make one request. A directory, if there is one, keeps chunks across
-//! openings.
+//! openings; each opening asks once for the identity of an object that it has chunks of.
 
 mod directory;
 
@@ -19,15 +19,19 @@ use cairn_base::runtime::{Event, Runtime};
 use cairn_base::stats::{Counter, Report};
 
 use crate::format::ObjectId;
+use crate::format::data::HEADER;
 use crate::requests::Requests;
 use crate::store::{Error, ErrorKind, Result};
 
 pub(crate) use directory::Directory;
+use directory::Identity;
 
 /// Bytes of a chunk.
 const CHUNK: u64 = 256 << 10;
 /// Most chunks that are read at once.
 const MOST_CHUNKS: u64 = 16;
+/// Most identities of objects that are remembered: 4 MiB.
+const MOST_IDENTITIES: usize = 1 << 16;
 
 type Key = (ObjectId, u64);
 
@@ -61,6 +65,8 @@ struct State {
     windows: HashMap<ObjectId, u64>,
     /// The same for a new object: more than 1 after a read up to the end of another.
     next_window: Option<u64>,
+    /// Of objects in the store, if there is a directory.
+    identities: HashMap<ObjectId, Identity>,
 }
 
 impl State {
@@ -151,7 +157,7 @@ impl Cache {
             self.runtime()
                 .wait_until(&self.changed, &mut || !self.state.lock().reading.contains(&key));
         }
-        if let Some(bytes) = self.directory.as_ref().and_then(|kept| kept.get(id, number)) {
+        if let Some(bytes) = self.kept(id, number) {
             self.counters.disk_hits.add(1);
             self.state.lock().put(key, bytes.clone(), self.budget);
             return Ok(bytes);
@@ -187,11 +193,39 @@ impl Cache {
         found.ok_or_else(|| Error::new(ErrorKind::Failed, format!("{id}: an empty answer")))
     }
 
+    /// A chunk of the directory, if it is of the object that the store has.
+    fn kept(&self, id: ObjectId, number: u64) -> Option<Bytes> {
+        let (bytes, identity) = self.directory.as_ref()?.get(id, number)?;
+        (self.identity(id)? == identity).then_some(bytes)
+    }
+
+    /// The identity of an object in the store, if that answers.
+    fn identity(&self, id: ObjectId) -> Option<Identity> {
+        if let Some(known) = self.state.lock().identities.get(&id) {
+            return Some(*known);
+        }
+        let answer = self.requests.get_range(&id.to_string(), 0..HEADER as u64).ok()?;
+        self.identify(id, &answer)
+    }
+
+    /// The same, from the first bytes of the object.
+    fn identify(&self, id: ObjectId, bytes: &[u8]) -> Option<Identity> {
+        let identity = *bytes.first_chunk()?;
+        let mut state = self.state.lock();
+        if state.identities.len() >= MOST_IDENTITIES {
+            state.identities.clear();
+        }
+        state.identities.insert(id, identity);
+        Some(identity)
+    }
+
     /// Writes what was read to the directory.
     fn keep(&self, id: ObjectId, first: u64, answer: &Bytes) {
         let Some(directory) = &self.directory else { return };
+        let identity = if first == 0 { self.identify(id, answer) } else { self.identity(id) };
+        let Some(identity) = identity else { return };
         for (chunk, at) in (first..).zip((0..answer.len()).step_by(CHUNK as usize)) {
-            directory.put(id, chunk, &answer[at..answer.len().min(at + CHUNK as usize)]);
+            directory.put(id, &identity, chunk, &answer[at..answer.len().min(at + CHUNK as usize)]);
         }
     }
 

@@ -87,7 +87,7 @@ fn memory_has_a_bound() {
 fn a_directory_keeps_chunks_until_it_is_full_and_damage_is_not_there() {
     let place = tempfile::tempdir().unwrap();
     let directory = |budget| Some(Directory::new(place.path().to_owned(), budget).unwrap());
-    let (cache, store) = fixture(0, directory(8 * (CHUNK + 4)));
+    let (cache, store) = fixture(0, directory(8 * (CHUNK + 68)));
     check(&cache, 0, 0, LENGTH as usize);
     let files = || std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(files(), 8, "seven whole chunks and the short one");
@@ -95,9 +95,10 @@ fn a_directory_keeps_chunks_until_it_is_full_and_damage_is_not_there() {
     check(&cache, 0, 15 * CHUNK, CHUNK as usize);
     assert_eq!(store.counters().gets.get(), before);
 
-    let (cache, store) = fixture(0, directory(8 * (CHUNK + 4)));
+    let (cache, store) = fixture(0, directory(8 * (CHUNK + 68)));
     check(&cache, 0, 15 * CHUNK, CHUNK as usize);
-    assert_eq!(store.counters().gets.get(), 0, "they outlive the process");
+    let (gets, bytes) = (store.counters().gets.get(), store.counters().get_bytes.get());
+    assert_eq!((gets, bytes), (1, HEADER as u64), "they outlive the process");
     for entry in std::fs::read_dir(place.path()).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
@@ -105,7 +106,32 @@ fn a_directory_keeps_chunks_until_it_is_full_and_damage_is_not_there() {
         std::fs::write(path, bytes).unwrap();
     }
     check(&cache, 0, 15 * CHUNK, CHUNK as usize);
-    assert_eq!(store.counters().gets.get(), 1);
+    assert_eq!(store.counters().gets.get(), 2);
+}
+
+#[test]
+fn a_directory_has_nothing_of_an_object_of_the_same_name_in_another_pool() {
+    let place = tempfile::tempdir().unwrap();
+    let read = |first: u8, offset: usize| {
+        let mut object = contents().to_vec();
+        object[..HEADER].fill(first);
+        object[HEADER..].iter_mut().for_each(|byte| *byte ^= first);
+        let store = Arc::new(MemoryStore::new());
+        let stored = Bytes::from(object.clone());
+        store.put(&id(0).to_string(), &[stored], Condition::IfAbsent).unwrap();
+        let directory = Directory::new(place.path().into(), 100 << 20).unwrap();
+        let requests = Requests::new(store, Threads::new(), Duration::ZERO);
+        let cache = Cache::new(requests, 0, Some(directory));
+        let mut buf = vec![0; 4096];
+        cache.read(id(0), LENGTH, offset as u64, &mut buf).unwrap();
+        assert!(buf == object[offset..][..4096], "pool {first}, byte {offset}");
+    };
+    // Its first chunk tells by itself; of another one the store is asked.
+    for offset in [0, 5 * CHUNK as usize] {
+        for pool in [1, 2, 1, 1] {
+            read(pool, offset);
+        }
+    }
 }
 
 #[test]

@@ -15,15 +15,15 @@ mod medium;
 mod memory;
 mod scan;
 
-use std::fmt;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use cairn_base::memory as system_memory;
+use cairn_base::names::Escaped;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::{BlockDevice, BlockDeviceExt, Error, ErrorKind, Result};
@@ -311,14 +311,13 @@ impl Log {
     /// Writes the blocks of records into a new file, which its owner alone may read, as the log.
     pub(crate) fn export(&self, contents: &Contents, to: &Path) -> Result<()> {
         let Some(header) = contents.header else { return Ok(()) };
-        let operation = "write the blocks of the log";
         let made = File::options().write(true).create_new(true).mode(0o600).open(to);
         made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 let detail = format!("{} is there: name a new file for the blocks", to.display());
-                Error::new(ErrorKind::InUse, operation, detail)
+                Error::new(ErrorKind::InUse, "write the blocks of the log", detail)
             }
-            _ => Error::from_io(operation, error),
+            _ => Error::from_io(format!("open {}", to.escaped()), error),
         })?;
         let file = FileDevice::open(to, OpenOptions::create(header.size))?;
         for record in &contents.records {
