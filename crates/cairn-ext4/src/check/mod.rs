@@ -50,6 +50,7 @@ mod log;
 mod map;
 mod named;
 mod open;
+mod one_bit;
 mod orphan_inode;
 mod orphans;
 mod owners;

@@ -72,8 +72,12 @@ pub(super) fn candidates(
     report: &Report,
 ) -> Vec<Candidate> {
     // With these, the superblock is not the first one as it is.
-    let replaced =
-        [&kinds::SUPERBLOCK_DAMAGED, &kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
+    let replaced = [
+        &kinds::SUPERBLOCK_BIT,
+        &kinds::SUPERBLOCK_DAMAGED,
+        &kinds::SUPERBLOCK_CHECKSUM,
+        &kinds::SUPERBLOCK_REVISION,
+    ];
     let is_replaced = |(kind, _): &(&'static cairn_check::Kind, u64)| {
         replaced.iter().any(|other| other.code == kind.code)
     };

@@ -8,6 +8,7 @@
 //! are mended that say nothing of the others (`stage::is_independent`).
 
 mod attributes;
+mod bits;
 mod contents;
 mod directory;
 mod groups;
@@ -185,8 +186,12 @@ fn may_read_superblock(mender: &Mender<'_>, report: &Report) -> bool {
 
 /// Is all of the superblock another one when the defect is mended?
 fn is_of_superblock(kind: &Kind) -> bool {
-    let anew =
-        [&kinds::SUPERBLOCK_DAMAGED, &kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
+    let anew = [
+        &kinds::SUPERBLOCK_BIT,
+        &kinds::SUPERBLOCK_DAMAGED,
+        &kinds::SUPERBLOCK_CHECKSUM,
+        &kinds::SUPERBLOCK_REVISION,
+    ];
     anew.iter().any(|other| other.code == kind.code)
 }
 
@@ -228,6 +233,7 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
         if mender.steps.made() > before {
             // With something left, the volume stays one that has errors.
             return if is_blocked { Ok(()) } else { mender.finish() };
+            Stage::Bits => bits::mend(mender, &findings)?,
         }
     }
     Ok(())

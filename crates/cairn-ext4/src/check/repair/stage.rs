@@ -7,6 +7,8 @@ use super::super::kinds;
 /// The order of repairs: what is later follows from what is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
+    /// Single wrong bits.
+    Bits,
     /// The first superblock, the journal.
     Base,
     /// Group descriptors: where bitmaps and tables are.
@@ -37,7 +39,10 @@ impl Stage {
         let code = finding.kind.code;
         let is = |kinds: &[&cairn_check::Kind]| kinds.iter().any(|kind| kind.code == code);
         let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
-        if is(&[
+        if is(&[&kinds::METADATA_BIT]) {
+            Self::Bits
+        } else if is(&[
+            &kinds::SUPERBLOCK_BIT,
             &kinds::SUPERBLOCK_DAMAGED,
             &kinds::SUPERBLOCK_CHECKSUM,
             &kinds::SUPERBLOCK_REVISION,
@@ -90,6 +95,8 @@ impl Stage {
 /// they concern.
 pub(super) fn is_independent(finding: &Finding) -> bool {
     let free = [
+        &kinds::METADATA_BIT,
+        &kinds::SUPERBLOCK_BIT,
         &kinds::SUPERBLOCK_DAMAGED,
         &kinds::SUPERBLOCK_BACKUP,
         &kinds::SUPERBLOCK_FIELD,
