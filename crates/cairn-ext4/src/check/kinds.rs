@@ -45,6 +45,16 @@ cairn_check::kinds! {
     SUPERBLOCK_UNCLEAN = "ext4.superblock.unclean", Accounting,
         "The volume has no journal to replay and was not unmounted cleanly, or is in use now.",
         "It is marked as clean after the repair.";
+    /// The checksum of the block of multiple-mount protection.
+    MMP_CHECKSUM = "ext4.mmp.checksum", Accounting,
+        "The checksum of the block of multiple-mount protection is wrong; it says that nobody uses \
+            the volume.",
+        "The block is made anew.";
+    /// The block of multiple-mount protection.
+    MMP_INVALID = "ext4.mmp.invalid", Losing,
+        "The block of multiple-mount protection is none, so that nothing says whether another \
+            computer uses the volume.",
+        "The block is made anew: nobody uses the volume.";
     /// One bit of a structure.
     METADATA_BIT = "ext4.metadata.bit", Accounting,
         "A structure has one wrong bit, which its checksum tells.",

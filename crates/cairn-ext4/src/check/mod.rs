@@ -48,6 +48,7 @@ mod kinds;
 mod links;
 mod log;
 mod map;
+mod mmp;
 mod named;
 mod open;
 mod one_bit;

@@ -17,6 +17,7 @@ use crate::corrupt::Corrupt;
 use crate::format::dir_entry::{self, DirFormat};
 use crate::format::extent::{NodeView, Site, block_capacity, block_checksums};
 use crate::format::inode::Inode as Record;
+use crate::format::mmp::Mmp;
 use crate::format::xattr::{self, XattrLocation};
 
 /// The inode's record with the one bit right, if that is what is wrong with it.
@@ -87,6 +88,17 @@ pub(super) fn attributes(
         xattr::verify_block(right, pba, state.layout.checksum, ino).is_ok()
             && xattr::decode(right, XattrLocation::Block, ino).is_ok()
     })
+}
+
+/// The block of multiple-mount protection with the one bit right.
+pub(super) fn mmp(state: &State, pba: Pba, bytes: &[u8], why: &Corrupt) -> Option<Vec<u8>> {
+    let &Corrupt::Checksum { stored, computed, .. } = why else { return None };
+    let bit = match find(Mmp::COVERED, stored, computed)? {
+        WrongBit::Byte { at, mask } => (at, mask),
+        WrongBit::Checksum => of_sum(Mmp::COVERED, stored ^ computed)?,
+    };
+    let of = Structure { place: Place::field("s_mmp_block"), pba, from: 0 };
+    of.correct(state, bytes, bit, |right| Mmp::decode(right, state.layout.checksum).is_ok())
 }
 
 /// The wrong bit, if it is none of the checksum: what a wrong bit there says is judged elsewhere.

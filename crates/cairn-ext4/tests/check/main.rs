@@ -20,6 +20,7 @@ mod injected;
 mod lies;
 mod lost_log;
 mod marked;
+mod mmp;
 mod one_bit;
 mod quota;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]

@@ -17,6 +17,7 @@ mod inode;
 mod links;
 mod lost_found;
 mod mender;
+mod mmp;
 mod orphans;
 mod paths;
 mod pointers;
@@ -137,6 +138,11 @@ impl Repair {
         if report.cancelled {
             return Ok(report);
         }
+        if let Some(why) = report.no_repair.as_ref().filter(|_| state.user.is_some())
+            && !report.counts.is_empty()
+        {
+            return Err(Error::Refused(why.clone()));
+        }
         if let Some(correction) = correction {
             // What else was found is found again, and more, when this is right.
             correction.write(&**device)?;
@@ -231,6 +237,7 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             return Ok(());
         }
         if mender.steps.made() > before {
+            Stage::Protection => mmp::mend(mender, &findings)?,
             // With something left, the volume stays one that has errors.
             return if is_blocked { Ok(()) } else { mender.finish() };
             Stage::Bits => bits::mend(mender, &findings)?,

@@ -15,6 +15,8 @@ pub(super) enum Stage {
     Groups,
     /// Fields of the superblock.
     Fields,
+    /// The block of multiple-mount protection.
+    Protection,
     /// Inodes, block maps, attributes, orphans.
     Inodes,
     /// Blocks of two files.
@@ -64,6 +66,8 @@ impl Stage {
             Self::Groups
         } else if is(&[&kinds::SUPERBLOCK_FIELD]) {
             Self::Fields
+        } else if is(&[&kinds::MMP_CHECKSUM, &kinds::MMP_INVALID]) {
+            Self::Protection
         } else if is(&[&kinds::MAP_TWICE]) {
             Self::Twice
         } else if is(&[
@@ -97,6 +101,7 @@ pub(super) fn is_independent(finding: &Finding) -> bool {
     let free = [
         &kinds::METADATA_BIT,
         &kinds::SUPERBLOCK_BIT,
+        &kinds::MMP_CHECKSUM,
         &kinds::SUPERBLOCK_DAMAGED,
         &kinds::SUPERBLOCK_BACKUP,
         &kinds::SUPERBLOCK_FIELD,
