@@ -27,6 +27,7 @@ mod quota;
 mod repair_faults;
 mod repaired;
 mod reserved;
+mod seeds;
 mod support;
 mod swept;
 mod whiteouts;

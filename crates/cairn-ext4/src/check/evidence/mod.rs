@@ -84,7 +84,8 @@ pub(super) fn candidates(
     if report.counts.iter().any(is_replaced) {
         return Vec::new();
     }
-    let mut found = witnesses::candidates(device, state);
+    let mut found = witnesses::seeds(device, state);
+    found.extend(witnesses::candidates(device, state));
     if report.counts.iter().any(|(kind, _)| kind.code == kinds::INODE_FLAGS.code) {
         found.extend(witnesses::features_of_files(device, state));
     }

@@ -201,6 +201,14 @@ fn is_of_superblock(kind: &Kind) -> bool {
     anew.iter().any(|other| other.code == kind.code)
 }
 
+/// Is the descriptor sound that says where a bitmap is? Else something else may lie there.
+fn is_placed(mender: &Mender<'_>, finding: &Finding) -> bool {
+    let group = finding.place.group.and_then(|group| usize::try_from(group).ok());
+    let is_bitmap = finding.kind.code.contains("_bitmap.");
+    let known = group.and_then(|group| mender.state.groups.get(group));
+    !is_bitmap || known.is_some_and(|known| known.is_sealed)
+}
+
 /// Mends the earliest stage in which something can be mended.
 fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
     let is_unreplayed = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::JOURNAL_REPLAY.code;
@@ -210,9 +218,14 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
         return Ok(());
     }
     let is_blocked = report.counts.iter().any(|(kind, _)| !mender.scope.allows(kind));
+    let is_rootless = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::INODE_ROOT.code;
+    // Without the root nothing shows that the superblock is that of this volume.
+    if is_blocked && report.counts.iter().any(is_rootless) {
+        return Ok(());
+    }
     let mut stages: BTreeMap<Stage, Vec<&Finding>> = BTreeMap::new();
     for finding in &report.findings {
-        let is_free = !is_blocked || stage::is_independent(finding);
+        let is_free = !is_blocked || stage::is_independent(finding) && is_placed(mender, finding);
         if mender.scope.allows(finding.kind) && is_free {
             stages.entry(Stage::of(finding)).or_default().push(finding);
         }
@@ -220,9 +233,11 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
     for (stage, findings) in stages {
         let before = mender.steps.made();
         match stage {
+            Stage::Bits => bits::mend(mender, &findings)?,
             Stage::Base => recover::mend(mender, &findings)?,
             Stage::Groups => groups::mend(mender, &findings)?,
             Stage::Fields => volume::mend(mender, &findings)?,
+            Stage::Protection => mmp::mend(mender, &findings)?,
             Stage::Inodes => inode::mend(mender, &findings)?,
             Stage::Twice => twice::mend(mender, &findings)?,
             Stage::Directories => directory::mend(mender, &findings)?,
@@ -237,10 +252,8 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
             return Ok(());
         }
         if mender.steps.made() > before {
-            Stage::Protection => mmp::mend(mender, &findings)?,
             // With something left, the volume stays one that has errors.
             return if is_blocked { Ok(()) } else { mender.finish() };
-            Stage::Bits => bits::mend(mender, &findings)?,
         }
     }
     Ok(())

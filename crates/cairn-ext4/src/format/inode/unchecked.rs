@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use cairn_base::Ino;
+use cairn_base::checksum::crc32c_before;
 use cairn_base::one_bit::{WrongBit, find};
 use cairn_base::units::as_index;
 
@@ -90,6 +91,25 @@ impl Inode {
             }
             has_wide_checksum(&widen(&right), &right) && Self::verify(&right, ino, layout).is_ok()
         })
+    }
+
+    /// The seed of the volume by which the checksum of a record is right. `None` if it has 16 bits.
+    #[must_use]
+    pub(crate) fn volume_seed(bytes: &[u8], ino: Ino) -> Option<u32> {
+        let raw = widen(bytes);
+        if !has_wide_checksum(&raw, bytes) {
+            return None;
+        }
+        let mut record = bytes.to_vec();
+        let mut sum = 0_u32;
+        for (shift, at) in [(0, CHECKSUM_LO_AT), (16, CHECKSUM_HI_AT)] {
+            let half = record.get_mut(at..)?.first_chunk_mut::<2>()?;
+            sum |= u32::from(u16::from_le_bytes(*half)) << shift;
+            *half = [0; 2];
+        }
+        let seed = crc32c_before(sum, &record);
+        let number = u32::try_from(ino.get()).ok()?.to_le_bytes();
+        Some(crc32c_before(crc32c_before(seed, &raw.i_generation.get().to_le_bytes()), &number))
     }
 
     /// Computes the checksum of a record again.
