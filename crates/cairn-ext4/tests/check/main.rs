@@ -19,6 +19,7 @@ mod hostile;
 mod injected;
 mod lies;
 mod lost_log;
+mod lost_table;
 mod marked;
 mod mmp;
 mod one_bit;
