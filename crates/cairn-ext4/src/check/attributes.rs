@@ -9,6 +9,7 @@ use cairn_check::{Finding, Place, Value as Shown};
 
 use super::claims::Claims;
 use super::state::State;
+use super::value::{Says, judge};
 use super::{kinds, one_bit};
 use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};
@@ -265,8 +266,14 @@ impl Container<'_> {
         }
         let hashes = xattr::entry_hashes_of_inode(name, record.value_facts().hash);
         if hash != 0 && !hashes.contains(&hash) {
-            let finding = Finding::new(&kinds::XATTR_HASH, self.place(name));
-            state.findings.add(finding.hex(hash, hashes[0]));
+            match judge(state, value, &record, name, hash) {
+                Says::Entry => {}
+                Says::Inode => {
+                    let finding = Finding::new(&kinds::XATTR_HASH, self.place(name));
+                    state.findings.add(finding.hex(hash, hashes[0]));
+                }
+                Says::Neither => wrong("holds a value with another hash"),
+            }
         }
     }
 }

@@ -355,6 +355,10 @@ cairn_check::kinds! {
     VALUE_REFERENCES = "ext4.value.references", Accounting,
         "The inode of an attribute's value does not count the attributes that refer to it.",
         "The count is set.";
+    /// The hash of a value in its inode.
+    VALUE_HASH = "ext4.value.hash", Accounting,
+        "The inode of an attribute's value has a hash that the value and the attribute contradict.",
+        "The hash is set to that of the value.";
     /// Inline data.
     INLINE_DATA = "ext4.inline.data", Losing,
         "The inode should hold its contents itself, but it does not.",

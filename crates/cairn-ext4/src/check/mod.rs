@@ -50,8 +50,8 @@ mod log;
 mod map;
 mod mmp;
 mod named;
-mod open;
 mod one_bit;
+mod open;
 mod orphan_inode;
 mod orphans;
 mod owners;
@@ -64,6 +64,7 @@ mod state;
 mod strays;
 mod superblock;
 mod unsealed;
+mod value;
 mod visitor;
 
 pub use kinds::ALL;

@@ -31,4 +31,5 @@ mod reserved;
 mod seeds;
 mod support;
 mod swept;
+mod values;
 mod whiteouts;
