@@ -8,6 +8,22 @@ pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!seed, data)
 }
 
+/// The running value from which `data` has led to `sum`: [`crc32c`] backwards.
+#[must_use]
+pub fn crc32c_before(sum: u32, data: &[u8]) -> u32 {
+    data.iter().rev().fold(sum, |sum, byte| {
+        // A step to the right takes in the polynomial if it drops a 1: then the highest bit is set.
+        let before = (0..8).fold(sum, |sum, _| match sum >> 31 {
+            0 => sum << 1,
+            _ => ((sum ^ CRC32C) << 1) | 1,
+        });
+        before ^ u32::from(*byte)
+    })
+}
+
+/// The polynomial of CRC-32C, reflected.
+const CRC32C: u32 = 0x82f6_3b78;
+
 /// CRC-16 (ANSI/IBM, reflected polynomial 0xA001), used by ext4's `GDT_CSUM` group descriptors with
 /// seed `!0`.
 #[must_use]
@@ -89,6 +105,13 @@ mod tests {
             assert_eq!(crc32c(crc32c(7, head), tail), crc32c(7, CHECK));
             assert_eq!(crc16(crc16(7, head), tail), crc16(7, CHECK));
             assert_eq!(crc32_be(crc32_be(7, head), tail), crc32_be(7, CHECK));
+        }
+    }
+
+    #[test]
+    fn a_sum_leads_back_to_its_seed() {
+        for seed in [0, 1, 0x8000_0000, 0x1234_5678, !0] {
+            assert_eq!(crc32c_before(crc32c(seed, CHECK), CHECK), seed);
         }
     }
 

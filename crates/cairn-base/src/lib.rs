@@ -13,6 +13,7 @@ pub mod host;
 pub mod memory;
 pub mod names;
 pub mod nearest;
+pub mod one_bit;
 pub mod option_table;
 pub mod options;
 pub mod ranked_lock;

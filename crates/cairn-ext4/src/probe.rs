@@ -190,13 +190,17 @@ fn search(
     why: &str,
 ) -> Result<Option<Probe>> {
     let size = device.geometry().size;
+    let mut found = Vec::new();
     for place in format_backup::locations(first, size) {
         // After an unreadable place the next one is tried.
         let Ok(Some(bytes)) = read_bytes(device, place.offset(), format::SIZE) else { continue };
         let Ok((copy, layout)) = place.decode(&bytes, size) else { continue };
-        if superblock.is_some_and(|known| known.uuid() != copy.uuid()) {
-            continue;
+        if superblock.is_none_or(|known| known.uuid() == copy.uuid()) {
+            found.push((place, copy, layout));
         }
+    }
+    found.sort_by_key(|(_, copy, _)| std::cmp::Reverse(copy.made()));
+    for (place, copy, layout) in found {
         let layout = superblock.and_then(|known| Layout::new(known, size).ok()).unwrap_or(layout);
         match images(device, place, superblock.unwrap_or(&copy), &layout, superblock.is_none()) {
             Ok(images) => {

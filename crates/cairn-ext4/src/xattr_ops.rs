@@ -107,13 +107,11 @@ fn with_blocks_of<R>(
 ) -> R {
     let layout = &ops.layout;
     let values = Values(ops);
-    let seed =
-        layout.checksum.seed().unwrap_or_else(|| cairn_base::checksum::crc32c(!0, &layout.uuid));
     work(&XattrStore {
         block_size: layout.block_size,
         cluster_size: layout.block_size << layout.cluster_bits,
         checksum: layout.checksum,
-        value_seed: seed,
+        value_seed: layout.value_seed(),
         buffers: &ops.buffers,
         source,
         values: layout.features.incompat(Incompat::EA_INODE).then_some(&values),

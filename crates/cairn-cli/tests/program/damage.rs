@@ -169,6 +169,23 @@ fn one_bad_entry_hides_no_other_name() {
     the_rest_is_there(&image, dir.path(), 1);
 }
 
+/// An entry says another type than its inode: the name is listed, and nothing is told of the inode.
+#[test]
+fn an_entry_of_another_type_is_listed_without_its_inode() {
+    const SYMLINK: u8 = 7;
+    let (_dir, image) = in_dir("ext4.img");
+    let make = |image: &str| {
+        judge::run("mke2fs", ["-Fq", "-t", "ext4", "-O", "^metadata_csum", image, "64M"]);
+    };
+    spoilt(&image, make, |bytes, name| bytes[name - 1] = SYMLINK);
+    let victim = &many()[123];
+    let (status, listed, said) = cairn(&["ls", "-l", &image, "/d"]);
+    assert!(status == 4 && said.contains(victim) && said.contains("1 damaged"), "{said}");
+    assert_eq!(listed.lines().count(), many().len());
+    let unknown: Vec<_> = listed.lines().filter(|line| line.starts_with("??????????")).collect();
+    assert!(unknown.len() == 1 && unknown[0].ends_with(victim), "{unknown:?}");
+}
+
 #[test]
 fn one_bad_block_of_a_directory_hides_only_what_is_in_it() {
     let (dir, image) = in_dir("ext4.img");

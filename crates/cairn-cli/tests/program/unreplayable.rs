@@ -98,14 +98,14 @@ fn every_command_refuses_a_volume_whose_log_is_damaged() {
     judge::assert_clean(Path::new(&image));
 }
 
-/// A small volume has no backup of its superblock. With one changed bit in it, the volume is
+/// A small volume has no backup of its superblock. With two changed bits in it, the volume is
 /// refused by readers, and repaired with what its log holds.
 #[test]
 fn a_wrong_superblock_without_a_backup_is_repaired_with_the_log() {
     let (_dir, image) = in_dir("disk.img");
     let device = crashed(&image);
     // The name of the volume.
-    device.write_at(1024 + 0x78, vec![1]).unwrap();
+    device.write_at(1024 + 0x78, vec![3]).unwrap();
     write_image(&device, Path::new(&image)).unwrap();
     let (status, said, _) = cairn(&["check", &image]);
     assert!(status == 4 && said.contains("ext4.superblock.checksum"), "{status}: {said}");

@@ -7,10 +7,9 @@ use super::claims::Owners;
 use super::dir_blocks::Directory;
 use super::entries::Names;
 use super::htree::{self, Role};
-use super::kinds;
-use super::map;
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor};
+use super::{kinds, map, one_bit};
 use crate::corrupt::Corrupt;
 use crate::format::dir_entry::{self, DirFormat};
 use crate::format::features::{Compat, Incompat};
@@ -121,7 +120,8 @@ impl Directory<'_> {
                 Ok(bytes) => {
                     let blocks = bytes.chunks_exact(self.format.block_size);
                     for (block, bytes) in (at..end).zip(blocks) {
-                        self.one(block, bytes, index, names);
+                        let pba = Pba(pba.get().saturating_add(block.saturating_sub(at)));
+                        self.one((block, pba), bytes, index, names);
                     }
                 }
                 Err(error) => {
@@ -133,7 +133,13 @@ impl Directory<'_> {
         }
     }
 
-    fn one(&self, block: u64, bytes: &[u8], index: &htree::Index, names: &mut Names<'_>) {
+    fn one(
+        &self,
+        (block, pba): (u64, Pba),
+        bytes: &[u8],
+        index: &htree::Index,
+        names: &mut Names<'_>,
+    ) {
         let place = FileBlock(block);
         let node = |kind| verify_node(bytes, kind, &self.format, self.ino, place);
         let follows = &kinds::DIRECTORY_CHECKSUM_ONLY;
@@ -147,6 +153,13 @@ impl Directory<'_> {
                 let sealed = dir_entry::verify_leaf(bytes, &self.format, self.ino, place);
                 let is_mismatch = matches!(sealed, Err(Corrupt::Checksum { .. }));
                 let is_open = is_mismatch && !dir_entry::proves_entries(bytes, &self.format);
+                if is_open && let Err(why) = &sealed {
+                    let at = (self.ino, &self.format, place);
+                    let right = one_bit::leaf(self.state, self.place(block), pba, at, bytes, why);
+                    if let Some(right) = right {
+                        return names.leaf(block, &right, role);
+                    }
+                }
                 let kind = if is_open { &kinds::DIRECTORY_CHECKSUM } else { follows };
                 self.seal(block, sealed, kind);
                 names.leaf(block, bytes, role);

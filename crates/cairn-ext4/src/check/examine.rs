@@ -129,6 +129,12 @@ fn once(
     if opened.is_unclean && info::has_external_journal(&state.superblock) {
         report.no_repair = Some("its journal is on another device: use e2fsck".into());
     }
+    if let Some(user) = &state.user {
+        report.no_repair = Some(format!(
+            "{user} uses it, or went down while it did (multiple-mount protection): unmount it \
+             there, or clear the mark with `tune2fs -f -E clear_mmp` if nobody uses it"
+        ));
+    }
     if opened.is_replayed {
         report.recovered.push("journal");
     }

@@ -3,9 +3,9 @@
 use cairn_base::{Ino, Pba};
 use cairn_check::Kind;
 
-use super::kinds;
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor, Why};
+use super::{kinds, one_bit};
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
 use crate::format::extent::{
@@ -119,7 +119,10 @@ impl Walk<'_> {
         match self.state.source.block(child) {
             Ok(block) => {
                 let depth = depth.checked_sub(1);
-                self.node(&block, Parent { depth, index: Some(index) });
+                let site = Site { ino: self.ino, pba: child };
+                let right = one_bit::extents(self.state, (site, self.seed, depth), &block);
+                let block = right.as_deref().unwrap_or(&block);
+                self.node(block, Parent { depth, index: Some(index) });
             }
             Err(error) => {
                 let place = cairn_check::Place::inode(self.ino.get()).at_block(child.get());

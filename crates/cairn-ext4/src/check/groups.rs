@@ -4,13 +4,10 @@ use cairn_base::Pba;
 use cairn_base::units::as_index;
 use cairn_check::{Finding, Place};
 
-use super::kinds;
 use super::state::{Group, State};
+use super::{kinds, mmp};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
-
-/// The magic number of the block of multiple-mount protection.
-const MMP_MAGIC: u32 = 0x004d_4d50;
 
 /// Reads all descriptors, and claims the blocks of the volume's structures.
 pub(super) fn open(state: &mut State) {
@@ -34,6 +31,7 @@ pub(super) fn open(state: &mut State) {
     }
     state.groups = groups;
     claim_bases(state);
+    mmp::check(state);
     claim_places(state);
 }
 
@@ -87,9 +85,8 @@ fn is_possible(layout: &Layout, group: u32, pba: Pba, blocks: u32) -> bool {
     inside && (is_own || layout.features.incompat(Incompat::FLEX_BG))
 }
 
-/// Superblocks and descriptors with their copies, and the block of multiple-mount protection.
+/// Superblocks and descriptors with their copies.
 fn claim_bases(state: &State) {
-    use crate::format::features::Incompat;
     let layout = &state.layout;
     for number in 0..layout.groups {
         let base = u64::from(layout.base_metadata(number));
@@ -97,21 +94,6 @@ fn claim_bases(state: &State) {
             state.claim_system(layout.group_first_block(number), base);
         }
     }
-    let mmp = state.superblock.raw.s_mmp_block.get();
-    if layout.features.incompat(Incompat::MMP) {
-        if layout.contains(Pba(mmp), 1) && is_mmp(state, Pba(mmp)) {
-            state.claim_system(Pba(mmp), 1);
-        } else {
-            let place = Place::field("s_mmp_block");
-            state.differ(&kinds::SUPERBLOCK_FIELD, place, mmp, layout.blocks_count);
-        }
-    }
-}
-
-/// Does a block say that it is the one of multiple-mount protection?
-fn is_mmp(state: &State, pba: Pba) -> bool {
-    let block = state.source.block(pba);
-    block.is_ok_and(|block| block.first_chunk() == Some(&MMP_MAGIC.to_le_bytes()))
 }
 
 fn claim_places(state: &mut State) {

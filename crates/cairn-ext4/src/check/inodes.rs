@@ -10,9 +10,9 @@ use cairn_check::{Finding, Place, Work};
 use super::contents;
 use super::facts::Suspect;
 use super::form;
-use super::kinds;
 use super::record::{self, Verdict};
 use super::state::{Group, State};
+use super::{kinds, one_bit};
 use crate::form::{shape, types};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::inode::Inode as Record;
@@ -126,6 +126,8 @@ fn is_kept(state: &State, ino: Ino, mode: u16) -> bool {
 }
 
 fn inode(state: &State, ino: Ino, bytes: &[u8]) {
+    let right = one_bit::record(state, ino, bytes);
+    let bytes = right.as_deref().unwrap_or(bytes);
     let (mode, links) = Record::mode_and_links(bytes);
     if links == 0 && !is_kept(state, ino, mode) {
         if bytes.iter().any(|byte| *byte != 0) {

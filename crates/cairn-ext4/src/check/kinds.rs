@@ -13,6 +13,10 @@ cairn_check::kinds! {
     SUPERBLOCK_REVISION = "ext4.superblock.revision", Losing,
         "The superblock has the revision 0, which has no features, and feature flags.",
         "The revision is set to 1, and the flags and the size of inodes are taken as they are.";
+    /// One bit of the superblock.
+    SUPERBLOCK_BIT = "ext4.superblock.bit", Accounting,
+        "The superblock has one wrong bit, which its checksum tells.",
+        "The bit is corrected.";
     /// A backup of the superblock is damaged.
     SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
         "A backup of the superblock is damaged or describes another volume.",
@@ -41,6 +45,20 @@ cairn_check::kinds! {
     SUPERBLOCK_UNCLEAN = "ext4.superblock.unclean", Accounting,
         "The volume has no journal to replay and was not unmounted cleanly, or is in use now.",
         "It is marked as clean after the repair.";
+    /// The checksum of the block of multiple-mount protection.
+    MMP_CHECKSUM = "ext4.mmp.checksum", Accounting,
+        "The checksum of the block of multiple-mount protection is wrong; it says that nobody uses \
+            the volume.",
+        "The block is made anew.";
+    /// The block of multiple-mount protection.
+    MMP_INVALID = "ext4.mmp.invalid", Losing,
+        "The block of multiple-mount protection is none, so that nothing says whether another \
+            computer uses the volume.",
+        "The block is made anew: nobody uses the volume.";
+    /// One bit of a structure.
+    METADATA_BIT = "ext4.metadata.bit", Accounting,
+        "A structure has one wrong bit, which its checksum tells.",
+        "The bit is corrected.";
     /// The journal cannot be replayed.
     JOURNAL_REPLAY = "ext4.journal.replay", Losing,
         "The journal cannot be replayed, so the last changes before the crash are missing.",
@@ -337,6 +355,10 @@ cairn_check::kinds! {
     VALUE_REFERENCES = "ext4.value.references", Accounting,
         "The inode of an attribute's value does not count the attributes that refer to it.",
         "The count is set.";
+    /// The hash of a value in its inode.
+    VALUE_HASH = "ext4.value.hash", Accounting,
+        "The inode of an attribute's value has a hash that the value and the attribute contradict.",
+        "The hash is set to that of the value.";
     /// Inline data.
     INLINE_DATA = "ext4.inline.data", Losing,
         "The inode should hold its contents itself, but it does not.",

@@ -48,7 +48,9 @@ mod kinds;
 mod links;
 mod log;
 mod map;
+mod mmp;
 mod named;
+mod one_bit;
 mod open;
 mod orphan_inode;
 mod orphans;
@@ -62,6 +64,7 @@ mod state;
 mod strays;
 mod superblock;
 mod unsealed;
+mod value;
 mod visitor;
 
 pub use kinds::ALL;

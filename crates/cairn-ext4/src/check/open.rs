@@ -4,20 +4,20 @@
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
-use cairn_block::BlockDevice;
 use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::{Finding, Place, Value};
 use cairn_jbd2::MIN_JOURNAL_BLOCKS;
 
 use super::backup::restore;
 use super::features::refuse_unknown;
 use super::kinds;
-use super::unsealed::reseal;
+use super::unsealed::{reseal, with_right_bit};
 use super::{log, orphan_inode};
 use crate::error::{Error, Result};
 use crate::format::features::{Compat, Incompat};
 use crate::format::layout::Layout;
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{OFFSET, Superblock};
 use crate::info;
 use crate::probe::{self, Probe};
 use crate::redo;
@@ -77,6 +77,13 @@ fn find(
     findings: &mut Vec<Finding>,
 ) -> Result<(Arc<dyn BlockDevice>, Probe)> {
     let none = |device: &dyn BlockDevice| Error::NotExt4 { found: probe::found_magic(device) };
+    if let Some(right) = with_right_bit(&*device)? {
+        let device: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device)?);
+        device.write_at(OFFSET, right)?;
+        findings.push(Finding::new(&kinds::SUPERBLOCK_BIT, Place::volume()));
+        let found = probe::probe(&*device)?.ok_or_else(|| none(&*device))?;
+        return Ok((device, found));
+    }
     let why = match probe::probe(&*device) {
         Ok(Some(found)) => return Ok((device, found)),
         Ok(None) => {

@@ -96,6 +96,8 @@ pub(super) struct State {
     /// Inodes whose names contradict their mode, which their contents do not.
     pub(super) disputes: Mutex<BTreeMap<u64, Dispute>>,
     pub(super) totals: Totals,
+    /// The computer that uses the volume, by its block of multiple-mount protection.
+    pub(super) user: Option<String>,
     /// What each owner uses, if the volume counts it.
     pub(super) usage: Option<Counted>,
     /// The log was replayed, or the volume is in use: totals in the superblock are old.
@@ -142,6 +144,7 @@ impl State {
             disputes: Mutex::new(Rank::Leaf, BTreeMap::new()),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
+            user: None,
             is_recovered: false,
             cancelled: AtomicBool::new(false),
             superblock,

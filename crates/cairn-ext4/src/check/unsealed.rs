@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use cairn_base::units::as_index;
+use cairn_base::units::{as_index, as_u64};
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::{Finding, Place};
@@ -55,6 +55,41 @@ pub(super) fn reseal(
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
     overlay.write_at(OFFSET, superblock.encode().to_vec())?;
     Ok(Some((overlay, finding)))
+}
+
+/// The superblock with the one bit right by which its checksum does not hold. `None` if it is
+/// sound, or more is wrong.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn with_right_bit(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>> {
+    let size = device.geometry().size;
+    if size < OFFSET.saturating_add(as_u64(SIZE)) {
+        return Ok(None);
+    }
+    let mut bytes = device.read_at(OFFSET, SIZE)?.to_vec();
+    if Superblock::decode(&bytes).is_ok() {
+        return Ok(None);
+    }
+    let is_sound = |bytes: &[u8]| {
+        let found = Superblock::decode(bytes).ok().filter(Superblock::is_sealed);
+        found.is_some_and(|found| Layout::new(&found, size).is_ok())
+    };
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let flip = |bytes: &mut [u8]| {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << bit;
+                }
+            };
+            flip(&mut bytes);
+            if is_sound(&bytes) {
+                return Ok(Some(bytes));
+            }
+            flip(&mut bytes);
+        }
+    }
+    Ok(None)
 }
 
 /// Are the checksums of all descriptors right, and that of the root, which is a directory?

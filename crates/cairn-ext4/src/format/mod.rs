@@ -25,6 +25,7 @@ pub(crate) mod htree;
 pub(crate) mod indirect;
 pub(crate) mod inode;
 pub(crate) mod layout;
+pub(crate) mod mmp;
 pub(crate) mod orphan;
 pub(crate) mod superblock;
 pub(crate) mod time;

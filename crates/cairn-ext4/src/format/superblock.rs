@@ -319,6 +319,13 @@ impl Superblock {
         String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
     }
 
+    /// When the volume was made, in seconds. Of backups of several volumes, that of the youngest
+    /// one counts: the others were left by what was there before.
+    #[must_use]
+    pub(crate) fn made(&self) -> u64 {
+        u64::from(self.raw.s_mkfs_time.get()) | u64::from(self.raw.s_mkfs_time_hi) << 32
+    }
+
     /// Seed of the metadata checksums.
     #[must_use]
     pub(crate) fn metadata_checksum(&self) -> MetadataChecksum {

@@ -16,7 +16,9 @@ use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::backup::{self, BackupLocation};
 use crate::format::features::Access;
-use crate::format::layout::Layout;
+use crate::format::group_desc::GroupDesc;
+use crate::format::inode::Inode as Record;
+use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{self, Superblock};
 
 /// Bytes of buffers.
@@ -94,7 +96,7 @@ fn none(place: &str) -> Error {
 fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> {
     let first = primary(device)?;
     let why = match first {
-        Ok(found) => return Ok(found),
+        Ok(found) => return Ok(own_or_backup(device, found, notes)),
         Err(why) => why,
     };
     if let Some(found) = named(device, |_| true) {
@@ -124,6 +126,24 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
     }
 }
 
+/// The first superblock; or a backup of another volume, if that leads to a root, and nothing shows
+/// that the first one is of this volume.
+fn own_or_backup(device: &dyn BlockDevice, found: Candidate, notes: &mut Vec<String>) -> Candidate {
+    if first_descriptor(device, &found).is_some() {
+        return found;
+    }
+    let uuid = found.superblock.uuid();
+    let backups = backups(device, |_| true);
+    let is_own = backups.iter().any(|backup| backup.superblock.uuid() == uuid);
+    let other = backups.into_iter().find(|backup| !is_own && leads_to_root(device, backup));
+    let Some(other) = other else { return found };
+    let group = other.backup.unwrap_or_default();
+    notes.push(format!(
+        "the first superblock does not belong to this volume: that of group {group} is used"
+    ));
+    other
+}
+
 fn primary(device: &dyn BlockDevice) -> Result<std::result::Result<Candidate, Corrupt>> {
     let bytes = read(device, superblock::OFFSET)?;
     let found = Superblock::decode(&bytes).and_then(|superblock| {
@@ -133,18 +153,60 @@ fn primary(device: &dyn BlockDevice) -> Result<std::result::Result<Candidate, Co
     Ok(found)
 }
 
-/// The first sound backup in such a place.
+/// The first sound backup in such a place, of the volume that was made last.
 fn named(
     device: &dyn BlockDevice,
     is_asked: impl Fn(&BackupLocation) -> bool,
 ) -> Option<Candidate> {
+    backups(device, is_asked).into_iter().next()
+}
+
+/// The sound backups in such places; those of the volume that was made last come first.
+fn backups(device: &dyn BlockDevice, is_asked: impl Fn(&BackupLocation) -> bool) -> Vec<Candidate> {
     let first = read(device, superblock::OFFSET).unwrap_or_default();
     let places = backup::locations(&first, device.geometry().size);
-    places.into_iter().filter(is_asked).find_map(|place| {
-        let bytes = read(device, place.offset()).ok()?;
-        let (superblock, layout) = place.decode(&bytes, ANY_SIZE).ok()?;
-        Some(Candidate { superblock, layout, at: place.offset(), backup: Some(place.group) })
-    })
+    let mut found: Vec<Candidate> = places
+        .into_iter()
+        .filter(is_asked)
+        .filter_map(|place| {
+            let bytes = read(device, place.offset()).ok()?;
+            let (superblock, layout) = place.decode(&bytes, ANY_SIZE).ok()?;
+            Some(Candidate { superblock, layout, at: place.offset(), backup: Some(place.group) })
+        })
+        .collect();
+    found.sort_by_key(|candidate| std::cmp::Reverse(candidate.superblock.made()));
+    found
+}
+
+/// A block, as a superblock sizes it.
+fn block(device: &dyn BlockDevice, found: &Candidate, pba: Pba) -> Option<Vec<u8>> {
+    let size = found.layout.block_size;
+    let at = pba.get().checked_mul(size.into())?;
+    Some(device.read_bytes(at, as_index(size)).ok()?.to_vec())
+}
+
+/// The first descriptor, if it is sound.
+fn first_descriptor(device: &dyn BlockDevice, found: &Candidate) -> Option<GroupDesc> {
+    let layout = &found.layout;
+    let copy = found.backup.and_then(|group| layout.descriptor_block_copy(0, group));
+    let block = block(device, found, copy.unwrap_or_else(|| layout.descriptor_block(0)))?;
+    let at = layout.descriptor_offset(0);
+    let bytes = block.get(at..at.checked_add(as_index(layout.desc_size))?)?;
+    GroupDesc::decode(bytes, 0, layout).ok()
+}
+
+/// Does the superblock lead to a sound root?
+fn leads_to_root(device: &dyn BlockDevice, found: &Candidate) -> bool {
+    let root = || {
+        let layout = &found.layout;
+        let (_, index) = layout.inode_group(inodes::ROOT)?;
+        let table = first_descriptor(device, found)?.inode_table;
+        let place = layout.inode_location(index, table);
+        let end = place.offset.checked_add(as_index(layout.inode_size))?;
+        let block = block(device, found, place.pba)?;
+        Record::decode(block.get(place.offset..end)?, inodes::ROOT, layout).ok()
+    };
+    root().is_some_and(|root| root.is_directory())
 }
 
 /// The backup in a block, whose size the backup itself says.

@@ -6,6 +6,7 @@
 //! | `open` | a volume whose log is replayed in memory, as far as it is sound |
 //! | `contents`, `attributes` | the bytes and the attributes of a file, past what cannot be read |
 //! | `proof` | inodes, by the form and the type that they prove |
+//! | `records` | the records of inodes; where one is lost, the log's newest copy |
 //! | `tree` | the tree, and then the inodes that no directory leads to |
 //! | `old` | the copies of blocks that the log still has |
 //! | `deleted`, `candidate`, `names`, `age` | deleted inodes, and the names they had |
@@ -34,6 +35,7 @@ mod names;
 mod old;
 mod open;
 mod proof;
+mod records;
 mod remains;
 mod tree;
 

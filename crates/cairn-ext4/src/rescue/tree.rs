@@ -8,6 +8,7 @@ use cairn_vfs::FileKind;
 use super::attributes;
 use super::contents::{contents, describe};
 use super::proof::{Judged, judge};
+use super::records::{FoundRecord, Records};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 use crate::raw::RawVolume;
@@ -20,18 +21,21 @@ const HIGHEST: usize = 1000;
 pub(super) fn walk(volume: &RawVolume, receiver: &mut dyn Receiver) {
     let inodes = u64::from(volume.layout.inodes_count);
     let Some(mut walk) = Walk::new(receiver, inodes.saturating_add(1), inodes) else { return };
-    root(volume, &mut walk);
-    unnamed(volume, &mut walk);
+    let records = Records::new(volume);
+    root(&records, &mut walk);
+    unnamed(&records, &mut walk);
 }
 
-fn root(volume: &RawVolume, walk: &mut Walk<'_>) {
+fn root(records: &Records<'_>, walk: &mut Walk<'_>) {
     let ino = inodes::ROOT;
     walk.see(ino.get());
-    let bytes = volume.record_bytes(ino);
-    match bytes.and_then(|bytes| judge(volume, ino, &bytes, Some(FileKind::Directory))) {
+    let found = records.of(ino);
+    let (bytes, other) = found.map_or((None, None), |found| (Some(found.bytes), found.other));
+    tell(walk, b"/", ino, other);
+    match bytes.and_then(|bytes| judge(records.volume, ino, &bytes, Some(FileKind::Directory))) {
         Some(Judged { record, wrong }) if is_directory(&record) => {
             tell(walk, b"/", ino, wrong);
-            walk.below(volume, &(ino, record), Vec::new());
+            walk.below(records, &(ino, record), Vec::new());
         }
         Some(_) => walk.lost(b"/", ino.get(), "the root's inode is no directory"),
         None => walk.lost(b"/", ino.get(), "the root's inode cannot be read"),
@@ -49,11 +53,11 @@ fn is_directory(record: &Record) -> bool {
     kind_of(record) == Some(FileKind::Directory)
 }
 
-impl Tree for RawVolume {
+impl Tree for Records<'_> {
     type Directory = (Ino, Record);
 
     fn list(&self, walk: &mut Walk<'_>, (ino, record): &(Ino, Record), path: &[u8]) -> Vec<Entry> {
-        let listing = RawVolume::list(self, *ino, record);
+        let listing = self.volume.list(*ino, record);
         for what in listing.faults.into_list() {
             walk.lost(path, ino.get(), what);
         }
@@ -69,13 +73,14 @@ impl Tree for RawVolume {
         is_deep: bool,
     ) -> Option<(Ino, Record)> {
         let (number, ino) = (entry.ino, Ino(entry.ino));
-        let Some(bytes) = self.record_bytes(ino) else {
+        let volume = self.volume;
+        let Some(FoundRecord { bytes, other: replaced }) = self.of(ino) else {
             walk.lost(path, number, "its inode cannot be read");
             return None;
         };
         let said = FileKind::of_entry_code(entry.code);
-        let Judged { record, wrong: other } = judge(self, ino, &bytes, said)?;
-        let wrong = Record::verify(&bytes, ino, &self.layout).err();
+        let Judged { record, wrong: other } = judge(volume, ino, &bytes, said)?;
+        let wrong = Record::verify(&bytes, ino, &volume.layout).err();
         let Some(kind) = kind_of(&record).filter(|_| record.links > 0 && record.dtime == 0) else {
             let why = wrong.map_or("its inode is not in use".to_owned(), |why| why.to_string());
             walk.lost(path, number, why);
@@ -85,6 +90,7 @@ impl Tree for RawVolume {
             walk.lost(path, number, format!("its inode is damaged, and so may be the copy: {why}"));
         }
         if !walk.has_seen(number) {
+            tell(walk, path, ino, replaced);
             tell(walk, path, ino, other);
         }
         if kind == FileKind::Directory {
@@ -96,7 +102,7 @@ impl Tree for RawVolume {
                 walk.lost(path, number, "another name leads to the same directory");
                 return None;
             }
-            hand_out(self, walk, ino, &record, path);
+            hand_out(volume, walk, ino, &record, path);
             return Some((ino, record));
         }
         if !walk.see(number) {
@@ -106,7 +112,7 @@ impl Tree for RawVolume {
         } else if record.links > 1 {
             walk.remember(number, path);
         }
-        hand_out(self, walk, ino, &record, path);
+        hand_out(volume, walk, ino, &record, path);
         None
     }
 }
@@ -120,7 +126,8 @@ fn hand_out(volume: &RawVolume, walk: &mut Walk<'_>, ino: Ino, record: &Record, 
 }
 
 /// Inodes in use that no name led to: directories first, so that their files have names.
-fn unnamed(volume: &RawVolume, walk: &mut Walk<'_>) {
+fn unnamed(records: &Records<'_>, walk: &mut Walk<'_>) {
+    let volume = records.volume;
     for wants_directories in [true, false] {
         let layout = &volume.layout;
         let per_block = layout.block_size.checked_div(layout.inode_size).unwrap_or(1);
@@ -136,7 +143,13 @@ fn unnamed(volume: &RawVolume, walk: &mut Walk<'_>) {
                 let size = as_index(layout.inode_size);
                 for (slot, bytes) in (first..).zip(block.chunks_exact(size)) {
                     if slot < layout.inodes_per_group {
-                        self::slot(volume, walk, layout.ino(group, slot), bytes, wants_directories);
+                        self::slot(
+                            records,
+                            walk,
+                            layout.ino(group, slot),
+                            bytes,
+                            wants_directories,
+                        );
                     }
                 }
             }
@@ -144,7 +157,8 @@ fn unnamed(volume: &RawVolume, walk: &mut Walk<'_>) {
     }
 }
 
-fn slot(volume: &RawVolume, walk: &mut Walk<'_>, ino: Ino, bytes: &[u8], wants_directory: bool) {
+fn slot(records: &Records<'_>, walk: &mut Walk<'_>, ino: Ino, bytes: &[u8], wants_directory: bool) {
+    let volume = records.volume;
     if walk.has_seen(ino.get()) || !walk.goes_on() {
         return;
     }
@@ -163,7 +177,7 @@ fn slot(volume: &RawVolume, walk: &mut Walk<'_>, ino: Ino, bytes: &[u8], wants_d
     tell(walk, &path, ino, wrong);
     hand_out(volume, walk, top, &record, &path);
     if wants_directory {
-        walk.below(volume, &(top, record), path);
+        walk.below(records, &(top, record), path);
     }
 }
 

@@ -164,9 +164,9 @@ fn a_revision_that_hides_the_features_is_not_believed() {
     let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
     for (size, features, code, scope) in [
         (SMALL, PLAIN, "ext4.superblock.revision", Scope::All),
-        (SMALL, "metadata_csum", "ext4.superblock.field", Scope::Accounting),
+        (SMALL, "metadata_csum", "ext4.superblock.bit", Scope::Accounting),
         (20 << 20, PLAIN, "ext4.superblock.damaged", Scope::Accounting),
-        (20 << 20, "metadata_csum", "ext4.superblock.damaged", Scope::Accounting),
+        (20 << 20, "metadata_csum", "ext4.superblock.bit", Scope::Accounting),
     ] {
         image_of(&path, size, &["-t", "ext4", "-b", "1024", "-N", "512", "-O", features]);
         let before = snapshot(read_image(&path).unwrap());

@@ -28,9 +28,9 @@ fn mounted(device: &MemoryDevice) -> Option<Snapshot> {
 
 /// What a rescue finds: types and contents; and what it tells of each path.
 #[derive(Default)]
-struct Rescued {
-    files: BTreeMap<Vec<u8>, (u32, Vec<u8>)>,
-    told: Vec<Vec<u8>>,
+pub struct Rescued {
+    pub files: BTreeMap<Vec<u8>, (u32, Vec<u8>)>,
+    pub told: Vec<Vec<u8>>,
 }
 
 impl Receiver for Rescued {
@@ -62,7 +62,7 @@ impl Receiver for Rescued {
     }
 }
 
-fn rescued(device: &MemoryDevice) -> Rescued {
+pub fn rescued(device: &MemoryDevice) -> Rescued {
     let runtime: Arc<dyn Runtime> = Threads::new();
     let choice = SuperblockChoice::Best;
     let mut found = Rescued::default();

@@ -138,7 +138,7 @@ fn a_superblock_without_a_backup_leads_to_the_log() {
     for byte in [0x78, 0x34] {
         let device = crashed.device.fork();
         let value = device.read_at(1024 + byte, 1).unwrap()[0];
-        device.write_at(1024 + byte, vec![value ^ 1]).unwrap();
+        device.write_at(1024 + byte, vec![value ^ 3]).unwrap();
         assert!(codes(&device).contains(&"ext4.superblock.checksum"), "{:?}", codes(&device));
         let after = mended(&device, Scope::All, &hurt);
         assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0], "byte {byte:#x}");

@@ -19,13 +19,18 @@ mod hostile;
 mod injected;
 mod lies;
 mod lost_log;
+mod lost_table;
 mod marked;
+mod mmp;
+mod one_bit;
 mod quota;
 mod reads;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod repaired;
 mod reserved;
+mod seeds;
 mod support;
 mod swept;
+mod values;
 mod whiteouts;

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_base::checksum::crc32c;
 use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::{Kind, Report};
 use cairn_testkit::judge::{Verdict, e2fsck_check};
 
@@ -28,4 +30,13 @@ pub fn difference(image: &Path) -> Option<(Verdict, String)> {
     let verdict = e2fsck_check(image);
     let report = check_image(image);
     (verdict.is_clean() == flags(&report)).then(|| (verdict, lines(&report)))
+}
+
+/// Changes the first superblock, and computes its checksum.
+pub fn edit_superblock(device: &MemoryDevice, edit: impl FnOnce(&mut [u8])) {
+    let mut bytes = device.read_at(1024, 1024).unwrap().to_vec();
+    edit(&mut bytes);
+    let sum = crc32c(!0, &bytes[..1020]);
+    bytes[1020..].copy_from_slice(&sum.to_le_bytes());
+    device.write_at(1024, bytes).unwrap();
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use cairn_base::checksum::crc32c;
-use cairn_base::{Pba, Tid};
+use cairn_base::{Pba, Tid, one_bit};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::superblock::Superblock;
 use super::tags::{Tag, TagLayout, UUID, flag, split};
-use super::{HEADER, Incompat, RawHeader, kind, one_bit};
+use super::{HEADER, Incompat, RawHeader, kind};
 
 /// `jbd2_journal_revoke_header_t`. The records follow.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

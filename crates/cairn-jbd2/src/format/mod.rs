@@ -12,7 +12,6 @@
 )]
 
 pub(crate) mod blocks;
-pub(crate) mod one_bit;
 pub(crate) mod superblock;
 pub(crate) mod tags;
 

@@ -1,11 +1,11 @@
 //! The journal superblock, in the first block of the journal.
 
-use cairn_base::Tid;
 use cairn_base::checksum::crc32c;
+use cairn_base::{Tid, one_bit};
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Compat, Incompat, RawHeader, kind, one_bit};
+use super::{Compat, Incompat, RawHeader, kind};
 use crate::error::{Error, Result};
 
 /// `journal_superblock_t`.

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cairn_base::{Pba, Tid, memory};
+use cairn_base::{Pba, Tid, memory, one_bit};
 use cairn_cache::block::Image;
 
 use super::log_reader::{LogReader, unescape};
@@ -22,7 +22,7 @@ use crate::area::{FORCED, JournalArea, read_superblock, write_superblock};
 use crate::error::Result;
 use crate::format::blocks::{CommitTime, commit_time, correct_tail, tail_checksum};
 use crate::format::tags::Tag;
-use crate::format::{RawHeader, kind, one_bit};
+use crate::format::{RawHeader, kind};
 
 /// What is left of a damaged log.
 #[derive(Debug, Default)]

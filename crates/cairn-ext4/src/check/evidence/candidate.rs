@@ -49,7 +49,7 @@ impl Candidate {
         let findings: Vec<Finding> = fields::differences(&old.raw, &new.raw)
             .map(|(field, stored, computed)| {
                 let finding = Finding::new(&kinds::SUPERBLOCK_CONTRADICTED, Place::field(field));
-                match field.starts_with("s_feature_") {
+                match field.starts_with("s_feature_") || field == "s_uuid" {
                     true => finding.hex(stored, computed),
                     false => finding.stored(stored).computed(computed),
                 }

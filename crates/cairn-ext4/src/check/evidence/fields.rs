@@ -137,5 +137,14 @@ pub(super) fn differences<'a>(
     let simple = fields.map(|field| (field.name, (field.get)(one), (field.get)(other)));
     let backups = one.s_backup_bgs.iter().zip(&other.s_backup_bgs);
     let backups = backups.map(|(one, other)| ("s_backup_bgs", one.number(), other.number()));
-    simple.chain(backups).filter(|(_, one, other)| one != other)
+    let halves = uuid_halves(one).zip(uuid_halves(other));
+    let uuids = halves.map(|(one, other)| ("s_uuid", one, other));
+    simple.chain(backups).chain(uuids).filter(|(_, one, other)| one != other)
+}
+
+/// The UUID as two numbers that are written as it is.
+fn uuid_halves(raw: &RawSuperblock) -> impl Iterator<Item = u64> {
+    let (halves, _) = raw.s_uuid.as_chunks();
+    let halves = [0, 1].map(|at| halves.get(at).copied().map_or(0, u64::from_be_bytes));
+    halves.into_iter()
 }

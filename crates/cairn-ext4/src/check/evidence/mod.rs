@@ -72,15 +72,20 @@ pub(super) fn candidates(
     report: &Report,
 ) -> Vec<Candidate> {
     // With these, the superblock is not the first one as it is.
-    let replaced =
-        [&kinds::SUPERBLOCK_DAMAGED, &kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
+    let replaced = [
+        &kinds::SUPERBLOCK_BIT,
+        &kinds::SUPERBLOCK_DAMAGED,
+        &kinds::SUPERBLOCK_CHECKSUM,
+        &kinds::SUPERBLOCK_REVISION,
+    ];
     let is_replaced = |(kind, _): &(&'static cairn_check::Kind, u64)| {
         replaced.iter().any(|other| other.code == kind.code)
     };
     if report.counts.iter().any(is_replaced) {
         return Vec::new();
     }
-    let mut found = witnesses::candidates(device, state);
+    let mut found = witnesses::seeds(device, state);
+    found.extend(witnesses::candidates(device, state));
     if report.counts.iter().any(|(kind, _)| kind.code == kinds::INODE_FLAGS.code) {
         found.extend(witnesses::features_of_files(device, state));
     }

@@ -12,6 +12,7 @@ use super::fields::{FLAGS, NUMBERS, flags};
 use crate::format::backup::locations;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::indirect::{decode, decode_inode};
+use crate::format::inode::Inode as Record;
 use crate::format::layout::inodes;
 use crate::format::superblock::{OLD_FIRST_INODE, RawSuperblock, SIZE, Superblock};
 
@@ -70,6 +71,43 @@ pub(super) fn candidates(device: &dyn BlockDevice, state: &State) -> Vec<Candida
         found.extend(witness(&|raw| raw.s_journal_inum = 8.into()));
     }
     found.extend(witness(&|raw| raw.s_first_ino = OLD_FIRST_INODE.into()));
+    found
+}
+
+/// Values of what all checksums depend on, where most descriptors have wrong ones: the UUID of a
+/// backup, and the seed with which the root's checksum is right. With a seed of its own the volume
+/// can keep the UUID that it has.
+pub(super) fn seeds(device: &dyn BlockDevice, state: &State) -> Vec<Candidate> {
+    let features = &state.layout.features;
+    let strange = copy(device, &state.superblock, |copy| copy.uuid() != state.superblock.uuid());
+    let mut found = Vec::new();
+    if let Some(copy) = &strange {
+        // The first superblock may be that of another volume.
+        found.extend(Candidate::superblock(state, device, Proof::Guess, |raw| {
+            *raw = copy.raw;
+            raw.s_block_group_nr = 0.into();
+        }));
+    }
+    let wrong = state.groups.iter().filter(|group| !group.is_sealed).count();
+    if !features.has_group_checksums() || wrong.saturating_mul(2) < state.groups.len() {
+        return found;
+    }
+    let stored = state.superblock.metadata_checksum().seed();
+    if let Some(copy) = strange.filter(|_| !features.incompat(Incompat::CSUM_SEED)) {
+        let uuid = |raw: &mut RawSuperblock| raw.s_uuid = copy.raw.s_uuid;
+        // What only the first superblock knows stays.
+        let uuid = Candidate::superblock(state, device, Proof::Witness, uuid);
+        found = uuid.into_iter().chain(found).collect();
+    }
+    let root = state.record_bytes(inodes::ROOT);
+    let seed = root.and_then(|bytes| Record::volume_seed(&bytes, inodes::ROOT));
+    if let Some(seed) = seed.filter(|seed| stored.is_some_and(|stored| stored != *seed)) {
+        let own = features.incompat | Incompat::CSUM_SEED;
+        found.extend(Candidate::superblock(state, device, Proof::Guess, |raw| {
+            raw.s_feature_incompat = own.bits().into();
+            raw.s_checksum_seed = seed.into();
+        }));
+    }
     found
 }
 
@@ -137,11 +175,22 @@ fn below_structures(state: &State) -> Option<u16> {
 
 /// The superblock of a backup of the same volume.
 fn backup(device: &dyn BlockDevice, first: &Superblock) -> Option<Superblock> {
+    copy(device, first, |copy| copy.uuid() == first.uuid())
+}
+
+/// The first backup of this kind that was made last.
+fn copy(
+    device: &dyn BlockDevice,
+    first: &Superblock,
+    is_meant: impl Fn(&Superblock) -> bool,
+) -> Option<Superblock> {
     let size = device.geometry().size;
-    locations(&first.encode(), size).into_iter().find_map(|place| {
+    let decoded = locations(&first.encode(), size).into_iter().filter_map(|place| {
         let end = place.offset().checked_add(u64::try_from(SIZE).ok()?)?;
         let bytes = (end <= size).then(|| device.read_bytes(place.offset(), SIZE).ok())??;
-        let (copy, _) = place.decode(&bytes, size).ok()?;
-        (copy.uuid() == first.uuid()).then_some(copy)
-    })
+        Some(place.decode(&bytes, size).ok()?.0)
+    });
+    let mut copies: Vec<Superblock> = decoded.filter(|copy| is_meant(copy)).collect();
+    copies.sort_by_key(|copy| std::cmp::Reverse(copy.made()));
+    copies.into_iter().next()
 }

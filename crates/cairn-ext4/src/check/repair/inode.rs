@@ -1,6 +1,7 @@
 //! Inodes: their fields, maps and attributes.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Severity, Value};
@@ -13,6 +14,9 @@ use crate::error::Result;
 use crate::format::extent::ROOT_BYTES;
 use crate::format::inode::{InodeFlags, mode};
 use crate::format::layout::inodes;
+
+/// `i_atime`, which is the hash where an inode holds a value.
+const ATIME: Range<usize> = 8..12;
 
 /// The findings of an inode.
 type OfInode<'f> = BTreeMap<u64, Vec<&'f Finding>>;
@@ -146,6 +150,20 @@ fn computed(finding: &Finding) -> Option<u64> {
     finding.computed.as_ref().and_then(Value::number)
 }
 
+/// Gives the inode of a value the hash of the value.
+fn set_hash(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
+    let hash = computed(finding).and_then(|hash| u32::try_from(hash).ok());
+    let is_done = mender.edit_bytes(ino, |bytes| {
+        if let (Some(hash), Some(place)) = (hash, bytes.get_mut(ATIME)) {
+            place.copy_from_slice(&hash.to_le_bytes());
+        }
+    })?;
+    if is_done {
+        mender.step(finding);
+    }
+    Ok(())
+}
+
 /// Mends a field of a record.
 fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     let (code, now) = (finding.kind.code, mender.now);
@@ -157,6 +175,9 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
             mender.lose(finding, ino, DAMAGED);
         }
         return Ok(());
+    }
+    if is(&kinds::VALUE_HASH) {
+        return set_hash(mender, ino, finding);
     }
     if is(&kinds::INODE_TYPE) || is(&kinds::INODE_TYPE_UNPROVED) {
         return set_mode(mender, ino, finding);

@@ -8,6 +8,7 @@
 //! are mended that say nothing of the others (`stage::is_independent`).
 
 mod attributes;
+mod bits;
 mod contents;
 mod directory;
 mod groups;
@@ -16,6 +17,7 @@ mod inode;
 mod links;
 mod lost_found;
 mod mender;
+mod mmp;
 mod orphans;
 mod paths;
 mod pointers;
@@ -136,6 +138,11 @@ impl Repair {
         if report.cancelled {
             return Ok(report);
         }
+        if let Some(why) = report.no_repair.as_ref().filter(|_| state.user.is_some())
+            && !report.counts.is_empty()
+        {
+            return Err(Error::Refused(why.clone()));
+        }
         if let Some(correction) = correction {
             // What else was found is found again, and more, when this is right.
             correction.write(&**device)?;
@@ -185,9 +192,21 @@ fn may_read_superblock(mender: &Mender<'_>, report: &Report) -> bool {
 
 /// Is all of the superblock another one when the defect is mended?
 fn is_of_superblock(kind: &Kind) -> bool {
-    let anew =
-        [&kinds::SUPERBLOCK_DAMAGED, &kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
+    let anew = [
+        &kinds::SUPERBLOCK_BIT,
+        &kinds::SUPERBLOCK_DAMAGED,
+        &kinds::SUPERBLOCK_CHECKSUM,
+        &kinds::SUPERBLOCK_REVISION,
+    ];
     anew.iter().any(|other| other.code == kind.code)
+}
+
+/// Is the descriptor sound that says where a bitmap is? Else something else may lie there.
+fn is_placed(mender: &Mender<'_>, finding: &Finding) -> bool {
+    let group = finding.place.group.and_then(|group| usize::try_from(group).ok());
+    let is_bitmap = finding.kind.code.contains("_bitmap.");
+    let known = group.and_then(|group| mender.state.groups.get(group));
+    !is_bitmap || known.is_some_and(|known| known.is_sealed)
 }
 
 /// Mends the earliest stage in which something can be mended.
@@ -199,9 +218,14 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
         return Ok(());
     }
     let is_blocked = report.counts.iter().any(|(kind, _)| !mender.scope.allows(kind));
+    let is_rootless = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::INODE_ROOT.code;
+    // Without the root nothing shows that the superblock is that of this volume.
+    if is_blocked && report.counts.iter().any(is_rootless) {
+        return Ok(());
+    }
     let mut stages: BTreeMap<Stage, Vec<&Finding>> = BTreeMap::new();
     for finding in &report.findings {
-        let is_free = !is_blocked || stage::is_independent(finding);
+        let is_free = !is_blocked || stage::is_independent(finding) && is_placed(mender, finding);
         if mender.scope.allows(finding.kind) && is_free {
             stages.entry(Stage::of(finding)).or_default().push(finding);
         }
@@ -209,9 +233,11 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
     for (stage, findings) in stages {
         let before = mender.steps.made();
         match stage {
+            Stage::Bits => bits::mend(mender, &findings)?,
             Stage::Base => recover::mend(mender, &findings)?,
             Stage::Groups => groups::mend(mender, &findings)?,
             Stage::Fields => volume::mend(mender, &findings)?,
+            Stage::Protection => mmp::mend(mender, &findings)?,
             Stage::Inodes => inode::mend(mender, &findings)?,
             Stage::Twice => twice::mend(mender, &findings)?,
             Stage::Directories => directory::mend(mender, &findings)?,

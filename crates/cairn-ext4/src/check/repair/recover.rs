@@ -15,6 +15,7 @@ use zerocopy::little_endian::U32;
 
 use super::super::backup::restore;
 use super::super::kinds;
+use super::super::unsealed::with_right_bit;
 use super::super::{log, orphan_inode};
 use super::mender::{DAMAGED, Mender, step};
 use super::remains::{self, Context};
@@ -134,6 +135,13 @@ fn settle(device: &Arc<dyn BlockDevice>, layout: &Layout) -> Result<()> {
 /// Mends the first superblock and a log that cannot be replayed.
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
+        if finding.kind.code == kinds::SUPERBLOCK_BIT.code {
+            if let Some(right) = with_right_bit(&**mender.device)? {
+                mender.device.write_at(OFFSET, right)?;
+                mender.step(finding);
+            }
+            return Ok(());
+        }
         if finding.kind.code == kinds::SUPERBLOCK_DAMAGED.code {
             let found = match probe::probe(&**mender.device)? {
                 Some(found) => Some(found),

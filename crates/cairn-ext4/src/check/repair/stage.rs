@@ -7,12 +7,16 @@ use super::super::kinds;
 /// The order of repairs: what is later follows from what is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
+    /// Single wrong bits.
+    Bits,
     /// The first superblock, the journal.
     Base,
     /// Group descriptors: where bitmaps and tables are.
     Groups,
     /// Fields of the superblock.
     Fields,
+    /// The block of multiple-mount protection.
+    Protection,
     /// Inodes, block maps, attributes, orphans.
     Inodes,
     /// Blocks of two files.
@@ -37,7 +41,10 @@ impl Stage {
         let code = finding.kind.code;
         let is = |kinds: &[&cairn_check::Kind]| kinds.iter().any(|kind| kind.code == code);
         let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
-        if is(&[
+        if is(&[&kinds::METADATA_BIT]) {
+            Self::Bits
+        } else if is(&[
+            &kinds::SUPERBLOCK_BIT,
             &kinds::SUPERBLOCK_DAMAGED,
             &kinds::SUPERBLOCK_CHECKSUM,
             &kinds::SUPERBLOCK_REVISION,
@@ -59,6 +66,8 @@ impl Stage {
             Self::Groups
         } else if is(&[&kinds::SUPERBLOCK_FIELD]) {
             Self::Fields
+        } else if is(&[&kinds::MMP_CHECKSUM, &kinds::MMP_INVALID]) {
+            Self::Protection
         } else if is(&[&kinds::MAP_TWICE]) {
             Self::Twice
         } else if is(&[
@@ -90,6 +99,9 @@ impl Stage {
 /// they concern.
 pub(super) fn is_independent(finding: &Finding) -> bool {
     let free = [
+        &kinds::METADATA_BIT,
+        &kinds::SUPERBLOCK_BIT,
+        &kinds::MMP_CHECKSUM,
         &kinds::SUPERBLOCK_DAMAGED,
         &kinds::SUPERBLOCK_BACKUP,
         &kinds::SUPERBLOCK_FIELD,

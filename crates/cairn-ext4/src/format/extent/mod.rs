@@ -54,6 +54,20 @@ pub(crate) enum Found<'a> {
     Child(Index, Bounds<'a>),
 }
 
+/// What the checksum of a block of this capacity covers, and the stored and the computed one.
+/// `None` without checksums.
+#[must_use]
+pub(crate) fn block_checksums(
+    bytes: &[u8],
+    capacity: usize,
+    seed: InodeSeed,
+) -> Option<(usize, u32, u32)> {
+    let at = capacity.saturating_add(1).saturating_mul(ENTRY);
+    let (covered, tail) = bytes.split_at_checked(at)?;
+    let (stored, _) = U32::ref_from_prefix(tail).ok()?;
+    Some((at, stored.get(), crc32c(seed.0?, covered)))
+}
+
 impl<'a> NodeView<'a> {
     /// Checks the header. `depth` is the depth below the parent, or `None` for the root.
     ///

@@ -1,16 +1,27 @@
 //! Records whose fields may be wrong, for checks.
 
+use std::ops::Range;
+
 use cairn_base::Ino;
+use cairn_base::checksum::crc32c_before;
+use cairn_base::one_bit::{WrongBit, find};
 use cairn_base::units::as_index;
 
 use super::Inode;
-use super::raw::{checksums, extra_isize_fits, seal, stored_extra_isize, verify, widen};
+use super::raw::{
+    CHECKSUM_HI_AT, CHECKSUM_LO_AT, checksums, extra_isize_fits, has_wide_checksum, seal,
+    stored_extra_isize, verify, widen,
+};
 use crate::corrupt::Corrupt;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::layout::{Creator, Layout};
 
 /// Offset of `i_links_count`.
 const LINKS_AT: usize = 26;
+/// `i_generation`.
+const GENERATION: Range<usize> = 100..104;
+/// `i_extra_isize`.
+const EXTRA_SIZE: Range<usize> = 128..130;
 
 /// What an inode that holds the value of an attribute has in the fields of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +64,52 @@ impl Inode {
     #[must_use]
     pub(crate) fn checksums(bytes: &[u8], ino: Ino, layout: &Layout) -> Option<(u32, u32)> {
         checksums(bytes, &widen(bytes), ino, layout)
+    }
+
+    /// The bit that makes the checksum of a record hold: the byte, and the bit in it. `None` if it
+    /// takes more, or if the checksum has 16 bits, which prove too little.
+    #[must_use]
+    pub(crate) fn wrong_bit(bytes: &[u8], ino: Ino, layout: &Layout) -> Option<(usize, u8)> {
+        let (stored, computed) = Self::checksums(bytes, ino, layout)?;
+        let found = find(bytes.len(), stored, computed).and_then(|wrong| match wrong {
+            WrongBit::Byte { at, mask } => Some((at, mask)),
+            WrongBit::Checksum => {
+                let halves = (stored ^ computed).to_le_bytes();
+                let places = [0, 1].map(|at| CHECKSUM_LO_AT.saturating_add(at));
+                let high = [0, 1].map(|at| CHECKSUM_HI_AT.saturating_add(at));
+                let places = places.into_iter().chain(high);
+                places.zip(halves).find(|(_, byte)| *byte != 0)
+            }
+        });
+        // A bit of these has more effects: on the seed, and on what the checksum covers.
+        let others = GENERATION.chain(EXTRA_SIZE);
+        let others = others.flat_map(|at| (0..8).map(move |bit| (at, 1_u8 << bit)));
+        found.into_iter().chain(others).find(|(at, mask)| {
+            let mut right = bytes.to_vec();
+            if let Some(byte) = right.get_mut(*at) {
+                *byte ^= mask;
+            }
+            has_wide_checksum(&widen(&right), &right) && Self::verify(&right, ino, layout).is_ok()
+        })
+    }
+
+    /// The seed of the volume by which the checksum of a record is right. `None` if it has 16 bits.
+    #[must_use]
+    pub(crate) fn volume_seed(bytes: &[u8], ino: Ino) -> Option<u32> {
+        let raw = widen(bytes);
+        if !has_wide_checksum(&raw, bytes) {
+            return None;
+        }
+        let mut record = bytes.to_vec();
+        let mut sum = 0_u32;
+        for (shift, at) in [(0, CHECKSUM_LO_AT), (16, CHECKSUM_HI_AT)] {
+            let half = record.get_mut(at..)?.first_chunk_mut::<2>()?;
+            sum |= u32::from(u16::from_le_bytes(*half)) << shift;
+            *half = [0; 2];
+        }
+        let seed = crc32c_before(sum, &record);
+        let number = u32::try_from(ino.get()).ok()?.to_le_bytes();
+        Some(crc32c_before(crc32c_before(seed, &raw.i_generation.get().to_le_bytes()), &number))
     }
 
     /// Computes the checksum of a record again.

@@ -4,6 +4,7 @@
 //! Invariants: sizes are powers of two; every group number below `groups` has a first block inside
 //! the volume; products of any of the numbers fit their types.
 
+use cairn_base::checksum::crc32c;
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_vfs::ReservedFor;
@@ -132,6 +133,13 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// The seed of the hashes of attributes' values that have inodes of their own. Volumes without
+    /// checksums have one, too.
+    #[must_use]
+    pub(crate) fn value_seed(&self) -> u32 {
+        self.checksum.seed().unwrap_or_else(|| crc32c(!0, &self.uuid))
+    }
+
     /// Validates the geometry of a superblock. The volume must fit `device_bytes`.
     ///
     /// # Errors

@@ -2,13 +2,13 @@
 //!
 //! The checksum is linear: a wrong bit changes it by an amount that depends only on the bit's
 //! distance from the end, so the difference of the stored and the computed checksum names the bit.
-//! In blocks of up to 4 KiB no other single bit has the same difference.
+//! In blocks of up to 64 KiB no other single bit has the same difference.
 
-use cairn_base::checksum::crc32c;
+use crate::checksum::crc32c;
 
 /// What must change for a checksum to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WrongBit {
+pub enum WrongBit {
     /// A bit of the stored checksum.
     Checksum,
     /// The bits of `mask` of the byte `at`.
@@ -21,7 +21,8 @@ pub(crate) enum WrongBit {
 }
 
 /// The one bit that makes the checksum of `length` bytes hold. `None` if it takes more.
-pub(crate) fn find(length: usize, stored: u32, computed: u32) -> Option<WrongBit> {
+#[must_use]
+pub fn find(length: usize, stored: u32, computed: u32) -> Option<WrongBit> {
     let difference = stored ^ computed;
     if difference.count_ones() == 1 {
         return Some(WrongBit::Checksum);
@@ -39,7 +40,8 @@ pub(crate) fn find(length: usize, stored: u32, computed: u32) -> Option<WrongBit
 }
 
 /// Corrects bytes. False if the bit is not in them.
-pub(crate) fn correct(bytes: &mut [u8], wrong: WrongBit) -> bool {
+#[must_use]
+pub fn correct(bytes: &mut [u8], wrong: WrongBit) -> bool {
     match wrong {
         WrongBit::Checksum => true,
         WrongBit::Byte { at, mask } => match bytes.get_mut(at) {

@@ -1,0 +1,25 @@
+//! Single wrong bits that checksums tell.
+
+use std::collections::BTreeSet;
+
+use cairn_base::Pba;
+use cairn_check::Finding;
+
+use super::mender::Mender;
+use crate::error::Result;
+
+/// Writes the bytes that the check has corrected in memory.
+pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
+    let blocks: BTreeSet<u64> = findings.iter().filter_map(|finding| finding.place.block).collect();
+    for pba in blocks.into_iter().map(Pba) {
+        let mut block = mender.read(pba)?;
+        for (at, right) in mender.state.source.corrected(pba) {
+            if let Some(byte) = block.get_mut(at) {
+                *byte = right;
+            }
+        }
+        mender.write(pba, block)?;
+    }
+    findings.iter().for_each(|finding| mender.step(finding));
+    Ok(())
+}

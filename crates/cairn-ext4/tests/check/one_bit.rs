@@ -1,0 +1,137 @@
+//! One wrong bit of a structure with a checksum: it is found, and corrected without losses.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::{self, KernelMount};
+
+use crate::injected::image;
+use crate::repaired::{complaint, place_of, repaired, snapshot};
+
+const BLOCK: u64 = 1024;
+
+/// What debugfs prints.
+fn debugfs(image: &Path, request: &str) -> String {
+    judge::run("debugfs", ["-R", request, image.to_str().unwrap()])
+}
+
+/// The number behind words of a text.
+fn number(text: &str, before: &str) -> u64 {
+    let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no {before:?} in {text}"));
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap()
+}
+
+/// A volume with a tree of extents and a block of attributes.
+fn volume(path: &Path) -> MemoryDevice {
+    image(path, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let mount = KernelMount::new(path, "");
+    let file = std::fs::File::create(mount.path().join("holes")).unwrap();
+    for at in 0..20 {
+        file.write_at(b"data", at * 2 * BLOCK).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    mount.unmount();
+    let value = path.with_extension("value");
+    std::fs::write(&value, [b'v'; 300]).unwrap();
+    let request = format!("ea_set -f {} /file user.name", value.display());
+    judge::run("debugfs", ["-w", "-R", &request, path.to_str().unwrap()]);
+    read_image(path).unwrap()
+}
+
+/// Bits of each kind of structure: what it is, the byte, the bit.
+fn bits(path: &Path, sound: &MemoryDevice) -> Vec<(String, u64, u8)> {
+    let root = debugfs(path, "bmap <2> 0").lines().find_map(|line| line.parse().ok());
+    let root: u64 = root.unwrap();
+    let block = sound.read_at(root * BLOCK, 1024).unwrap();
+    let name = block.windows(4).position(|bytes| bytes == b"file").unwrap() as u64;
+    let attributes = number(&debugfs(path, "stat /file"), "File ACL: ") * BLOCK;
+    let extents = number(&debugfs(path, "stat /holes"), "(ETB0):") * BLOCK;
+    let (file, directory) = (place_of(path, "/file"), place_of(path, "/tree"));
+    let root = root * BLOCK;
+    let mut found = vec![
+        ("a name".to_owned(), root + name, 0),
+        ("the number of an entry".into(), root + name - 8, 3),
+        ("a value".into(), attributes + 1000, 5),
+        ("magic of extents".into(), extents, 1),
+        ("number of extents".into(), extents + 2, 0),
+        ("capacity of extents".into(), extents + 4, 3),
+        ("place of an extent".into(), extents + 12 + 8, 2),
+        ("checksum of extents".into(), extents + 1020, 7),
+    ];
+    // Mode, size, flags, generation, map, checksum, extra size, checksum, creation.
+    for at in [1, 4, 33, 100, 103, 60, 124, 128, 131, 144] {
+        found.push((format!("byte {at} of a file's inode"), file + at, 4));
+        found.push((format!("byte {at} of a directory's inode"), directory + at, 6));
+    }
+    found
+}
+
+#[test]
+fn one_wrong_bit_is_corrected_without_losses() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let sound = volume(&path);
+    let before = snapshot(sound.fork());
+    for (what, at, bit) in bits(&path, &sound) {
+        let device = sound.fork();
+        let byte = device.read_at(at, 1).unwrap()[0];
+        device.write_at(at, vec![byte ^ 1 << bit]).unwrap();
+        let (plan, after) = repaired(&device, Scope::Accounting).expect(&what);
+        let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+        assert_eq!(codes, ["ext4.metadata.bit"], "{what}");
+        assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "{what}");
+        assert_eq!(after.read_at(at, 1).unwrap()[0], byte, "{what}");
+        before.assert_same(&snapshot(after.fork()));
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{what}: {}", said.unwrap_or_default());
+    }
+}
+
+/// Several wrong bits of a structure are no bit, but one each of several structures is.
+#[test]
+fn each_structure_has_a_bit_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let sound = volume(&path);
+    let device = sound.fork();
+    let bits = bits(&path, &sound);
+    let chosen = ["a name", "place of an extent", "byte 4 of a file's inode", "a value"];
+    let chosen = chosen.map(|what| bits.iter().find(|(name, ..)| name == what).unwrap());
+    for (_, at, bit) in chosen {
+        let byte = device.read_at(*at, 1).unwrap()[0];
+        device.write_at(*at, vec![byte ^ 1 << bit]).unwrap();
+    }
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    assert_eq!((plan.before.count(), plan.steps.losing().count()), (4, 0));
+    snapshot(sound.fork()).assert_same(&snapshot(after.fork()));
+    assert!(complaint(&after, &hurt).is_none());
+}
+
+/// Any bit of the only superblock of a small volume.
+#[test]
+fn a_bit_of_a_superblock_without_a_backup_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    // s_blocks_count, s_magic, s_feature_incompat, s_uuid, reserved, s_checksum.
+    for (at, bit) in [(4, 3), (56, 0), (96, 6), (110, 7), (900, 1), (1021, 5)] {
+        let device = sound.fork();
+        let byte = device.read_at(1024 + at, 1).unwrap()[0];
+        device.write_at(1024 + at, vec![byte ^ 1 << bit]).unwrap();
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+        assert_eq!(codes, ["ext4.superblock.bit"], "byte {at}");
+        assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "byte {at}");
+        before.assert_same(&snapshot(after.fork()));
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "byte {at}: {}", said.unwrap_or_default());
+    }
+}

@@ -1,0 +1,102 @@
+//! What all checksums depend on: the UUID and the seed. And superblocks of other volumes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::mke2fs;
+
+use crate::forms::rescued;
+use crate::injected::image_of;
+use crate::repaired::{complaint, plan, repaired, snapshot};
+use crate::support::{check, edit_superblock};
+
+const ARGS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "512"];
+
+/// Asserts that only the superblock is wrong, and that a repair gives the volume its files back.
+fn judge(sound: &MemoryDevice, hurt: &MemoryDevice, at: &Path) {
+    let found = check(Arc::new(hurt.fork())).unwrap();
+    // A backup does not know the totals.
+    let mut codes = found.counts.iter().map(|(kind, _)| kind.code);
+    assert_eq!(codes.next(), Some("ext4.superblock.contradicted"), "{:?}", found.findings);
+    assert!(codes.all(|code| code.starts_with("ext4.superblock.")), "{:?}", found.findings);
+    let (plan, after) = repaired(hurt, Scope::Accounting).unwrap();
+    assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0));
+    let said = complaint(&after, at);
+    assert!(said.is_none(), "{}", said.unwrap_or_default());
+    snapshot(sound.fork()).assert_same(&snapshot(after));
+}
+
+/// With a backup the UUID is that of the backup; without one the volume gets a seed of its own.
+#[test]
+fn another_uuid_or_seed_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let with_seed = [ARGS, &["-O", "metadata_csum_seed"]].concat();
+    for (size, args) in [(12, ARGS), (8, ARGS), (12, &with_seed), (8, &with_seed)] {
+        image_of(&path, size << 20, args);
+        let sound = read_image(&path).unwrap();
+        let has_seed = args.len() > ARGS.len();
+        let device = sound.fork();
+        edit_superblock(&device, |bytes| match has_seed {
+            true => bytes[624..628].copy_from_slice(&[1, 2, 3, 4]),
+            false => bytes[104..120].fill(7),
+        });
+        judge(&sound, &device, &hurt);
+        assert_eq!(rescued(&device).files.len(), rescued(&sound).files.len());
+    }
+}
+
+/// The first superblock is one of another volume, with other sizes. The backups are right.
+#[test]
+fn the_superblock_of_another_volume_is_replaced_by_a_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("image"), dir.path().join("other"));
+    image_of(&path, 12 << 20, ARGS);
+    let sound = read_image(&path).unwrap();
+    let files = rescued(&sound).files;
+    for args in [["-t", "ext4", "-b", "2048"], ["-t", "ext4", "-b", "4096"]] {
+        mke2fs(&other, 12 << 20, &args);
+        let device = sound.fork();
+        let first = read_image(&other).unwrap().read_at(1024, 1024).unwrap();
+        device.write_at(1024, first).unwrap();
+        judge(&sound, &device, &other);
+        assert!(rescued(&device).files == files, "{args:?}");
+        // Without a backup nothing is mended without losses.
+        device.write_at(8193 * 1024, vec![0; 1024]).unwrap();
+        let plan = plan(device.fork(), Scope::Accounting).unwrap();
+        assert!(plan.changes.is_empty(), "{args:?}: {:?}", plan.steps.kept());
+    }
+}
+
+/// Of backups of two volumes, those of the one that was made last count.
+#[test]
+fn a_backup_of_an_older_volume_is_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, older) = (dir.path().join("image"), dir.path().join("older"));
+    // The backup of group 1 of blocks of 2 KiB lies behind 32 MiB.
+    mke2fs(&older, 40 << 20, &["-t", "ext4", "-b", "2048", "-O", "^resize_inode"]);
+    image_of(&path, 40 << 20, ARGS);
+    let sound = read_image(&path).unwrap();
+    let files = rescued(&sound).files;
+    let copy = read_image(&older).unwrap();
+    let at = 16_384 * 2048;
+    let mut backup = copy.read_at(at, 1024).unwrap().to_vec();
+    assert_eq!(backup[56..58], [0x53, 0xef]);
+    // The place is one of the other volume's file data or of nothing.
+    backup[264..268].copy_from_slice(&1_000_000_000_u32.to_le_bytes());
+    let sum = cairn_base::checksum::crc32c(!0, &backup[..1020]).to_le_bytes();
+    backup[1020..].copy_from_slice(&sum);
+    let device = sound.fork();
+    device.write_at(at, backup).unwrap();
+    let descriptors = copy.read_at(at + 2048, 2048).unwrap();
+    device.write_at(at + 2048, descriptors).unwrap();
+    device.write_at(0, vec![0; 2048]).unwrap();
+    assert!(rescued(&device).files == files);
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    assert_eq!(plan.steps.losing().count(), 0);
+    snapshot(sound.fork()).assert_same(&snapshot(after));
+}

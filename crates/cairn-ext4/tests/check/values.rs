@@ -1,0 +1,58 @@
+//! Values of attributes in inodes of their own: the hash of the inode, that of the entry, and the
+//! bytes; the two that agree are right.
+
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{self, KernelMount, mke2fs};
+
+use crate::repaired::{complaint, injected, repaired, snapshot};
+
+/// A file with a value of more than a block, and the inode of the value.
+fn volume(path: &Path) -> (MemoryDevice, u32) {
+    mke2fs(path, 8 << 20, &["-t", "ext4", "-b", "1024", "-O", "ea_inode,^metadata_csum"]);
+    let mount = KernelMount::new(path, "");
+    let file = mount.path().join("file");
+    std::fs::write(&file, "contents").unwrap();
+    rustix::fs::setxattr(&file, "user.big", &[b'v'; 3000], rustix::fs::XattrFlags::empty())
+        .unwrap();
+    mount.unmount();
+    let has_flag = |ino: &u32| {
+        let request = format!("stat <{ino}>");
+        judge::run("debugfs", ["-R", &request, path.to_str().unwrap()]).contains("Flags: 0x2")
+    };
+    let value = (11..20).find(has_flag).expect("an inode with the value");
+    (read_image(path).unwrap(), value)
+}
+
+#[test]
+fn the_hash_of_a_value_that_contradicts_two_others_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, value) = volume(&path);
+    let before = snapshot(sound.fork());
+    let device = injected(&path, &hurt, &format!("sif <{value}> atime 0x12345678"));
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+    assert_eq!((codes, plan.after.count()), (vec!["ext4.value.hash"], 0));
+    assert!(complaint(&after, &hurt).is_none());
+    before.assert_same(&snapshot(after.fork()));
+    // The kernel compares all three.
+    write_image(&after, &hurt).unwrap();
+    let mount = KernelMount::new(&hurt, "ro");
+    let mut read = vec![0; 4000];
+    let len = rustix::fs::getxattr(mount.path().join("file"), "user.big", &mut read).unwrap();
+    assert_eq!(read[..len], [b'v'; 3000]);
+    mount.unmount();
+    // With two wrong ones the value is not taken for right.
+    let request = format!("bmap <{value}> 0");
+    let block = judge::run("debugfs", ["-R", &request, path.to_str().unwrap()]);
+    let block: u64 = block.lines().find_map(|line| line.parse().ok()).unwrap();
+    device.write_at(block * 1024, b"other".to_vec()).unwrap();
+    let (plan, after) = repaired(&device, Scope::All).unwrap();
+    assert!(plan.steps.losing().any(|step| step.kind.code == "ext4.xattr.value"));
+    assert!(complaint(&after, &hurt).is_none());
+}
