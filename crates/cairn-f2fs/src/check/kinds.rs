@@ -77,7 +77,13 @@ cairn_check::kinds! {
     RECOVERY = "f2fs.recovery.failed", Losing,
         "What was fsynced since the last checkpoint cannot be recovered; the last checkpoint was \
             checked instead.",
-        "The nodes behind the checkpoint are dropped.";
+        "The nodes behind the checkpoint are dropped: those of damaged inodes, if the rest can be \
+            recovered, else all.";
+    /// A node behind the checkpoint leads past others.
+    RECOVERY_CHAIN = "f2fs.recovery.chain", Accounting,
+        "A node behind the checkpoint names another next block, or another checkpoint, than those \
+            around it show, so that Linux would drop what was fsynced after it.",
+        "What was fsynced is recovered as they show it.";
     /// A NAT entry is impossible.
     NAT_ENTRY = "f2fs.nat.entry", Losing,
         "An entry of the node address table (NAT) is impossible, so its node is lost.",

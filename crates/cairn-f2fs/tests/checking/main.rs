@@ -2,6 +2,7 @@
 //! finds on a damaged one is found.
 
 mod blocks;
+mod chain;
 mod clean;
 mod faults;
 mod features;

@@ -159,13 +159,21 @@ impl Mend for Mender {
             return Ok(Report::new(findings, Usage::default()));
         }
         let watch = (&self.runtime, self.observer.clone());
-        let (volume, recovered) = recovery::recover(volume, device, watch.clone(), &findings)?;
+        packs::check(&volume, &findings)?;
+        // The checkpoint of a recovery is written over a newer one that is damaged.
+        let may_recover = findings.count_of(&kinds::CHECKPOINT_PACK) == 0 || scope == Scope::All;
+        let (volume, recovered) = match may_recover {
+            true => {
+                let found = (&findings, &mut *steps);
+                recovery::recover(volume, (device, scope), watch.clone(), found)?
+            }
+            false => (Some(volume), None),
+        };
         let Some(volume) = volume else {
             return Ok(Report::new(findings, Usage::default()));
         };
         volume.check_superblocks(&findings)?;
         volume.check_flags(&findings);
-        packs::check(&volume, &findings)?;
         let has_lost = steps.counts().any(|(kind, _)| links::hides(kind));
         let notes = Notes::new(seeks(scope, steps), has_lost);
         let context = examine(volume, findings, watch, THREADS, Some(notes))?;
@@ -293,9 +301,11 @@ impl Edit<'_> {
     }
 
     /// Writes the tables at the end of a round. A new checkpoint drops what was fsynced behind the
-    /// last one: if that is not recovered yet, there is none as long as that is possible.
+    /// last one, and is written over a damaged newer one: while that is there, there is none as
+    /// long as that is possible.
     fn write_round(&mut self, found: &[Finding]) -> Result<()> {
-        let pending = found.iter().find(|found| is_one(found, &[&kinds::RECOVERY]));
+        let ends = [&kinds::RECOVERY, &kinds::CHECKPOINT_PACK];
+        let pending = found.iter().find(|found| is_one(found, &ends));
         let Some(finding) = pending else { return self.write_tables(true) };
         if self.write_nat_in_place()? || !self.may_lose() {
             return Ok(());
