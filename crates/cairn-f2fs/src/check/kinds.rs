@@ -218,6 +218,10 @@ cairn_check::kinds! {
         "The flags or the reserved word of inline contents are wrong, or there are pointers beside \
             them.",
         "They are set; the pointers are cleared.";
+    /// Something lies behind the end of inline contents.
+    INODE_TAIL = "f2fs.inode.tail", Losing,
+        "Inline contents go on behind the end of the file (i_size): it or they are damaged.",
+        "The size is set to the end of the contents, so that nothing is cut off.";
     /// The clusters of a compressed file are damaged.
     INODE_COMPRESSION = "f2fs.inode.compression", Losing,
         "The marks of compressed clusters, or the count of saved blocks, are wrong.",

@@ -47,6 +47,14 @@ impl Edit<'_> {
                 self.lost((finding.kind, finding.place.clone()), ino, UNKNOWN_DAMAGE);
             }
             return Ok(done);
+        } else if code == kinds::INODE_TAIL.code {
+            let Some(number) = number else { return Ok(false) };
+            let done = self.change(ino, |record| record.size = number)?;
+            if done {
+                let what = "where it ended, if what lies behind that is damage";
+                self.lost((finding.kind, finding.place.clone()), ino, what);
+            }
+            return Ok(done);
         } else if code == kinds::INODE_TARGET.code {
             return self.mend_target(finding, ino);
         } else if code == kinds::INODE_EXTENT.code {
@@ -326,6 +334,10 @@ fn clear_flags(field: &str, features: Features, record: &mut Inode) {
             }
         }
         "i_advise" => record.advise.remove(Advise::ENCRYPT),
+        "i_crtime" => {
+            let changed = record.ctime;
+            record.extra.iter_mut().for_each(|extra| extra.crtime = changed);
+        }
         _ => {}
     }
 }

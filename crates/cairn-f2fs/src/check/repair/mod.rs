@@ -88,8 +88,9 @@ const POINTERS: [&Kind; 7] = [
 ];
 
 /// Findings about inodes that need nothing else.
-const FIELDS: [&Kind; 8] = [
+const FIELDS: [&Kind; 9] = [
     &kinds::INODE_FIELD,
+    &kinds::INODE_TAIL,
     &kinds::INODE_CHECKSUM,
     &kinds::INODE_EXTENT,
     &kinds::INODE_INLINE,
