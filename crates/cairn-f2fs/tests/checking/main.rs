@@ -13,6 +13,7 @@ mod kernel;
 mod listed;
 mod misread;
 mod names;
+mod numbers;
 mod places;
 mod quota;
 mod readers;

@@ -9,7 +9,8 @@
 //!    root that is not found is made (`root`);
 //! 4. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
 //!    (`attributes`), and entries (`entries`), with all that they lose;
-//! 5. counts, and names for inodes that have none (`names`);
+//! 5. entries with a wrong number (`turned`), counts, and names for inodes that have none
+//!    (`names`);
 //! 6. quota files (`quota`);
 //! 7. the tables: NAT, SIT, summaries, checkpoint (`tables`).
 //!
@@ -28,6 +29,7 @@ mod root;
 mod superblocks;
 mod symlink;
 mod tables;
+mod turned;
 mod types;
 
 use std::collections::{BTreeSet, HashMap};
@@ -327,6 +329,9 @@ impl Edit<'_> {
 
     /// Mends counts, and gives names to inodes that have none.
     fn mend_counts(&mut self, found: &[Finding]) -> Result<bool> {
+        if self.turn_back(found)? {
+            return Ok(true);
+        }
         let mut changed = false;
         let is_lost = |found: &&Finding| {
             is_one(found, &[&kinds::INODE_UNREACHABLE, &kinds::DIRECTORY_CYCLE])
