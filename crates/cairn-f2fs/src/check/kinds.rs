@@ -225,7 +225,8 @@ cairn_check::kinds! {
     /// The clusters of a compressed file are damaged.
     INODE_COMPRESSION = "f2fs.inode.compression", Losing,
         "The marks of compressed clusters, or the count of saved blocks, are wrong.",
-        "The count is set; a mark in the wrong place is cleared.";
+        "A mark that is missing is set if the data shows it; else the count is set. A mark in the \
+            wrong place, or without data, is cleared.";
     /// No name leads to an inode.
     INODE_UNREACHABLE = "f2fs.inode.unreachable", Accounting,
         "The inode has no name, and is not in the list of orphan inodes.",

@@ -12,7 +12,7 @@ use crate::format::block::is_zero;
 use crate::format::inode::{
     Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, ExtentHint, FileFlags, InlineFlags, NIDS,
 };
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, NAME_MAX, Nid};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, NAME_MAX, Nid};
 use crate::format::{Features, Inode};
 
 /// Pointers of an inode that are compared with the summaries.
@@ -131,30 +131,6 @@ impl Edit<'_> {
         image.get_mut(before).unwrap_or_default().fill(0);
         self.put_node(ino, image)?;
         Ok(true)
-    }
-
-    fn mend_compression(
-        &mut self,
-        finding: &Finding,
-        ino: Nid,
-        number: Option<u64>,
-    ) -> Result<bool> {
-        if let Some(block) = finding.place.file_block {
-            let Some(slot) = self.slot(ino, block)? else { return Ok(false) };
-            self.set_pointer(slot, BlockAddr::NULL)?;
-            self.lost((finding.kind, finding.place.clone()), ino, "a compressed cluster");
-            return Ok(true);
-        }
-        let Some(number) = number else { return Ok(false) };
-        let done = self.change(ino, |record| {
-            if let Some(extra) = record.extra.as_mut() {
-                extra.compr_blocks = number;
-            }
-        })?;
-        if done {
-            self.mended(finding);
-        }
-        Ok(done)
     }
 
     /// A field that no inode can have.

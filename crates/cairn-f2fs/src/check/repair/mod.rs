@@ -17,6 +17,7 @@
 //! Invariant: while something is damaged that may hide what is in use, no block becomes free.
 
 mod attributes;
+mod clusters;
 mod edit;
 mod entries;
 mod inode;
