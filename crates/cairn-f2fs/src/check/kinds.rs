@@ -149,7 +149,8 @@ cairn_check::kinds! {
     /// A block has two owners.
     BLOCK_SHARED = "f2fs.block.shared", Losing,
         "Two pointers lead to the same block, so a write to one file changes another.",
-        "The second owner gets a copy of the block.";
+        "The second owner gets a copy of the block; if the summary gives it to the other one, the \
+            pointer is cleared.";
     /// A data pointer is impossible.
     BLOCK_ADDRESS = "f2fs.block.address", Losing,
         "A data pointer leads out of the main area.",
