@@ -21,7 +21,7 @@ use crate::format::{CheckpointFlags, Features, Layout};
 use crate::sizes::is_between;
 
 /// How much speaks against a copy: what is fatal, what loses something, and everything; and then,
-/// that it has features by which Cairn does not write.
+/// that it has features, or an encoding of names, with which Cairn does not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Weight {
     fatal: u64,
@@ -141,7 +141,7 @@ fn see(
         fatal: count(|severity| severity == Severity::Fatal),
         losing: count(|severity| severity == Severity::Losing),
         all: report.count(),
-        is_limited: context.layout.features.read_only_reason().is_some(),
+        is_limited: context.volume.superblock.read_only_reason().is_some(),
     };
     Ok(Seen { weight, inodes, wrong_sums })
 }

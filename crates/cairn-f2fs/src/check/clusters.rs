@@ -9,6 +9,9 @@ use crate::format::Inode;
 use crate::format::inode::InlineFlags;
 use crate::format::units::{BlockAddr, Nid};
 
+/// A cluster that no reader can read.
+const NO_DATA: &str = "no block of data follows the mark of a cluster";
+
 /// Follows the pointers of a file, cluster by cluster.
 pub(super) struct Clusters {
     /// Blocks of a cluster, if the file is compressed.
@@ -17,6 +20,8 @@ pub(super) struct Clusters {
     released: bool,
     /// The present cluster is compressed.
     inside: bool,
+    /// The pointer before this one is its mark.
+    follows_mark: bool,
     saved: u64,
 }
 
@@ -26,6 +31,7 @@ impl Clusters {
             blocks: record.cluster_blocks(),
             released: record.inline.contains(InlineFlags::COMPRESS_RELEASED),
             inside: false,
+            follows_mark: false,
             saved: 0,
         }
     }
@@ -52,18 +58,19 @@ impl Clusters {
             return wrong.then_some("a mark of a cluster in a file that is not compressed");
         };
         let starts = block.checked_rem(blocks.into()) == Some(0);
+        let is_empty = std::mem::take(&mut self.follows_mark) && !addr.is_address();
         if addr == BlockAddr::COMPRESS {
             if !starts {
                 return Some("a mark of a cluster that is not at its start");
             }
-            self.inside = true;
+            (self.inside, self.follows_mark) = (true, true);
             self.saved = self.saved.saturating_add(blocks.into());
         } else if starts {
             self.inside = false;
         } else if self.inside && addr.is_address() {
             self.saved = self.saved.saturating_sub(1);
         }
-        None
+        is_empty.then_some(NO_DATA)
     }
 
     /// The end of the file.

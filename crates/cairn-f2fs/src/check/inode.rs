@@ -1,5 +1,6 @@
 //! One inode: its block, its fields, and then everything below it.
 
+use cairn_base::units::as_u64;
 use cairn_check::{Finding, Place};
 use cairn_vfs::FileKind;
 
@@ -139,6 +140,10 @@ fn check_fields(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     if record.advise.contains(Advise::ENCRYPT) && !features.contains(Features::ENCRYPT) {
         field("i_advise", record.advise.bits().into(), "the feature encrypt is missing");
     }
+    if let Some(extra) = record.extra.filter(|extra| !extra.has_possible_crtime()) {
+        let seconds = extra.crtime.seconds.cast_unsigned();
+        field("i_crtime", seconds, "it is millennia away");
+    }
     check_inline(context, ino, record, image);
 }
 
@@ -159,11 +164,18 @@ fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
         found("there are pointers to nodes, too");
     }
     let contents = image.get(range).unwrap_or_default();
-    if record.inline.contains(InlineFlags::DATA)
-        && !record.inline.contains(InlineFlags::DATA_EXIST)
-        && !is_zero(contents)
-    {
+    if !record.inline.contains(InlineFlags::DATA) {
+        return;
+    }
+    if !record.inline.contains(InlineFlags::DATA_EXIST) && !is_zero(contents) {
         found("the flag for contents (FI_DATA_EXIST) is not set, but there are some");
+    }
+    let last = contents.iter().rposition(|byte| *byte != 0);
+    let end = last.map_or(0, |at| as_u64(at).saturating_add(1));
+    // The target of a link has its own check.
+    if record.kind == FileKind::Regular && end > record.size {
+        let place = Place::inode(ino.get()).in_field("i_size");
+        context.add(Finding::new(&kinds::INODE_TAIL, place).stored(record.size).computed(end));
     }
 }
 

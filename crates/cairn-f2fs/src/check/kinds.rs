@@ -77,7 +77,13 @@ cairn_check::kinds! {
     RECOVERY = "f2fs.recovery.failed", Losing,
         "What was fsynced since the last checkpoint cannot be recovered; the last checkpoint was \
             checked instead.",
-        "The nodes behind the checkpoint are dropped.";
+        "The nodes behind the checkpoint are dropped: those of damaged inodes, if the rest can be \
+            recovered, else all.";
+    /// A node behind the checkpoint leads past others.
+    RECOVERY_CHAIN = "f2fs.recovery.chain", Accounting,
+        "A node behind the checkpoint names another next block, or another checkpoint, than those \
+            around it show, so that Linux would drop what was fsynced after it.",
+        "What was fsynced is recovered as they show it.";
     /// A NAT entry is impossible.
     NAT_ENTRY = "f2fs.nat.entry", Losing,
         "An entry of the node address table (NAT) is impossible, so its node is lost.",
@@ -143,7 +149,8 @@ cairn_check::kinds! {
     /// A block has two owners.
     BLOCK_SHARED = "f2fs.block.shared", Losing,
         "Two pointers lead to the same block, so a write to one file changes another.",
-        "The second owner gets a copy of the block.";
+        "The second owner gets a copy of the block; if the summary gives it to the other one, the \
+            pointer is cleared.";
     /// A data pointer is impossible.
     BLOCK_ADDRESS = "f2fs.block.address", Losing,
         "A data pointer leads out of the main area.",
@@ -212,10 +219,15 @@ cairn_check::kinds! {
         "The flags or the reserved word of inline contents are wrong, or there are pointers beside \
             them.",
         "They are set; the pointers are cleared.";
+    /// Something lies behind the end of inline contents.
+    INODE_TAIL = "f2fs.inode.tail", Losing,
+        "Inline contents go on behind the end of the file (i_size): it or they are damaged.",
+        "The size is set to the end of the contents, so that nothing is cut off.";
     /// The clusters of a compressed file are damaged.
     INODE_COMPRESSION = "f2fs.inode.compression", Losing,
         "The marks of compressed clusters, or the count of saved blocks, are wrong.",
-        "The count is set; a mark in the wrong place is cleared.";
+        "A mark that is missing is set if the data shows it; else the count is set. A mark in the \
+            wrong place, or without data, is cleared.";
     /// No name leads to an inode.
     INODE_UNREACHABLE = "f2fs.inode.unreachable", Accounting,
         "The inode has no name, and is not in the list of orphan inodes.",

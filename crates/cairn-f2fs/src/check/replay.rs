@@ -21,6 +21,7 @@ use crate::format::CheckpointFlags;
 use crate::nat::NatTable;
 use crate::options::MountOptions;
 use crate::recovery::chain;
+use crate::recovery::links::Broken;
 use crate::volume::F2fs;
 
 /// What lies behind the checkpoint.
@@ -43,7 +44,7 @@ pub(super) fn replay(
     watch: (&Arc<dyn Runtime>, Arc<dyn Observer>),
     findings: &Findings,
 ) -> Result<Chain> {
-    match is_pending(volume) {
+    match is_pending(volume, findings) {
         Ok(false) => return Ok(Chain::Empty),
         Ok(true) => {}
         Err(error) => return failed(error, findings),
@@ -86,18 +87,28 @@ const THREADS: usize = 2;
 /// Memory for the caches of the mount.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// Is there something that a mount would recover?
+/// Is there something that a mount would recover? Links of the chain that are wrong are findings.
 ///
 /// # Errors
 /// The chain is damaged, or the device failed.
-pub(super) fn is_pending(volume: &Volume) -> Result<bool> {
+pub(super) fn is_pending(volume: &Volume, findings: &Findings) -> Result<bool> {
     let Volume { buffers, layout, loaded, journals, .. } = volume;
     if loaded.checkpoint.flags.contains(CheckpointFlags::DISABLED) {
         return Ok(false);
     }
-    let nodes = chain::scan(buffers, layout, &loaded.checkpoint)?;
+    let followed = chain::follow(buffers, layout, &loaded.checkpoint)?;
+    if let Some((_, fault)) = followed.faults.into_iter().next() {
+        return Err(fault.into());
+    }
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
-    Ok(!chain::select(&nodes, &nat)?.is_empty())
+    if chain::select(&followed.nodes, &nat)?.is_empty() {
+        return Ok(false);
+    }
+    for Broken { addr, field, stored, right } in followed.broken {
+        let place = Place::block(addr.get()).in_field(field);
+        findings.add(Finding::new(&kinds::RECOVERY_CHAIN, place).hex(stored, right));
+    }
+    Ok(true)
 }
 
 /// With these a recovery may write over what is in use.

@@ -139,8 +139,9 @@ fn pointer(context: &Context, image: &[u8], owner: Summary) -> Option<BlockAddr>
     let pointer = match footer.is_inode() {
         true => {
             let record = Inode::decode(image, footer.nid, context.layout.features).ok()?;
+            let is_start = |blocks: u32| u32::from(slot).checked_rem(blocks) == Some(0);
             let is_one = super::inode::has_pointers(&record)
-                && record.cluster_blocks().is_none()
+                && !record.cluster_blocks().is_some_and(is_start)
                 && u32::from(slot) < record.address_slots();
             is_one.then(|| record.data_pointer(image, slot.into()))?
         }

@@ -4,9 +4,11 @@
 //! wrongly. Many inodes that agree are right, and the one word of the superblock is not. Features
 //! that no inode shows stay as they are.
 
+use cairn_base::units::as_index;
+
 use crate::format::inode::{self, Advise, FileFlags, InlineFlags};
 use crate::format::layout::Layout;
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{CHECKSUM_OFFSET, Superblock, UTF8};
 use crate::format::units::Nid;
 use crate::format::{Features, Inode, xattr};
 
@@ -16,7 +18,11 @@ const ADVISE_AT: usize = 2;
 const FLAGS_AT: usize = 80;
 const EXTRA_SIZE_AT: usize = 360;
 const XATTR_WORDS_AT: usize = 362;
+const CRTIME_AT: usize = 372;
 const CLUSTER_AT: usize = 393;
+/// Bytes of extra attributes up to the time of creation, and seconds that no such time has.
+const WITH_CRTIME: u16 = 24;
+const MOST_SECONDS: i64 = 1 << 40;
 /// Sizes of extra attributes.
 const SIZES: [u16; 5] = [4, 8, 12, 24, 36];
 /// Words that inline attributes can have.
@@ -55,7 +61,13 @@ pub(crate) fn proved(
     inodes: &[(Nid, Vec<u8>)],
 ) -> Features {
     let mut features = superblock.features;
-    let [mut extra, mut sums, mut flexible] = [Votes::default(); 3];
+    // Only a superblock with the feature has a place for its checksum.
+    match as_index(superblock.checksum_offset) {
+        0 if superblock.crc == 0 => features.remove(Features::SB_CHECKSUM),
+        CHECKSUM_OFFSET => features.insert(Features::SB_CHECKSUM),
+        _ => {}
+    }
+    let [mut extra, mut sums, mut flexible, mut times] = [Votes::default(); 4];
     for (_, image) in inodes {
         let has_extra = has_extra(image);
         extra.add(has_extra, !has_extra);
@@ -67,6 +79,11 @@ pub(crate) fn proved(
             let words = half(image, XATTR_WORDS_AT);
             let needs = inline_flags(image).intersects(InlineFlags::XATTR | InlineFlags::DENTRY);
             flexible.add(WORDS.contains(&words), words == 0 && needs);
+            if half(image, EXTRA_SIZE_AT) >= WITH_CRTIME {
+                let seconds = image.get(CRTIME_AT..).and_then(<[u8]>::first_chunk);
+                let seconds = seconds.map_or(0, |bytes| i64::from_le_bytes(*bytes));
+                times.add((1..MOST_SECONDS).contains(&seconds), seconds == 0);
+            }
         }
     }
     // An inode may lack them where others have them.
@@ -74,10 +91,11 @@ pub(crate) fn proved(
         features.insert(Features::EXTRA_ATTR);
     }
     // This one is told by a field of the extra attributes: Linux opens no inode without them.
-    if extra.with == 0 && extra.without > 0 && !features.contains(Features::EXTRA_ATTR) {
+    if extra.with == 0 && extra.without > 0 {
         features.remove(Features::FLEXIBLE_INLINE_XATTR);
     }
     sums.decide(Features::INODE_CHECKSUM, &mut features);
+    times.decide(Features::INODE_CRTIME, &mut features);
     flexible.decide(Features::FLEXIBLE_INLINE_XATTR, &mut features);
     let shows = |is_one: fn(&[u8], Nid, Features) -> bool| {
         inodes.iter().any(|(ino, image)| is_one(image, *ino, features))
@@ -95,7 +113,7 @@ pub(crate) fn proved(
     match superblock.s_encoding {
         0 if !folded => features.remove(Features::CASEFOLD),
         0 => {}
-        _ if folded => features.insert(Features::CASEFOLD),
+        _ if folded || superblock.s_encoding == UTF8 => features.insert(Features::CASEFOLD),
         _ => {}
     }
     features

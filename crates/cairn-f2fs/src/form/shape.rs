@@ -11,8 +11,6 @@
 //! the end of its blocks does (`of_nodes`), unless it lies before the end of the file, as holes
 //! may.
 
-use std::ops::Range;
-
 use cairn_base::units::as_u64;
 use cairn_vfs::FileKind;
 
@@ -28,8 +26,6 @@ use crate::format::{Features, Inode, xattr};
 
 /// Pointers that are compared with the summaries.
 const ASKED: usize = 8;
-/// Times that an inode can have, in seconds: 35,000 years.
-const TIMES: Range<i64> = -(1 << 40)..1 << 40;
 /// Where the words of pointers, contents and attributes begin.
 const WORDS_AT: usize = 360;
 const WORD: usize = size_of::<u32>();
@@ -122,6 +118,9 @@ pub(crate) fn proved(
     for (field, value) in candidates(features, image, &usual) {
         let other = field.with(image, value);
         let weight = weigh(around, (ino, &other), &usual)?;
+        // What both forms have shows neither.
+        let shared = field != EXTRA && shares_extra(image, &other, &usual);
+        let weight = weight.filter(|weight| weight.support > shared.into());
         let is_more = |support: u32| match &found {
             // As much, and nothing against it, is more than with something against it.
             None => support > 0 && support >= most,
@@ -187,6 +186,13 @@ pub(crate) fn of_nodes(
         }
     }
     Ok(None)
+}
+
+/// Have both forms the same extra attributes, of a usual size?
+fn shares_extra(image: &[u8], other: &[u8], usual: &Usual) -> bool {
+    let flag = u64::from(InlineFlags::EXTRA_ATTR.bits());
+    let has_extra = |image: &[u8]| INLINE.read(image) & flag != 0;
+    has_extra(image) && has_extra(other) && is_among(&usual.extra, EXTRA.read(image))
 }
 
 fn is_among(list: &[u16], value: u64) -> bool {
@@ -314,7 +320,7 @@ impl Weight {
         let Some(extra) = &record.extra else { return };
         self.prove(usual.extra.contains(&extra.size));
         self.ask(record.flags.contains(FileFlags::COMPR) || extra.compr_blocks == 0);
-        self.ask(TIMES.contains(&extra.crtime.seconds));
+        self.ask(extra.has_possible_crtime());
     }
 
     /// Contents in the inode: nothing before them, nothing behind them.

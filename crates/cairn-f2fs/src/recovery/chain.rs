@@ -4,6 +4,9 @@
 //! each inode that has at least one node with the fsync mark, all nodes up to the last such node
 //! count, marked or not. An inode that the checkpoint does not know needs a node with the marks
 //! fsync and dent.
+//!
+//! A link that the nodes around it disprove is followed as they say ([`super::links`]). Linux
+//! follows it as it is, and loses what it leaves out.
 
 #![cfg_attr(
     not(test),
@@ -23,6 +26,7 @@ use cairn_base::memory;
 use cairn_base::sabotage::Safeguard;
 use cairn_cache::block::BufferCache;
 
+use super::links::{Around, Broken};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::checkpoint::Checkpoint;
@@ -42,46 +46,124 @@ pub(crate) struct ChainNode {
     pub(crate) footer: NodeFooter,
 }
 
+/// The chain, and what is wrong with it.
+#[derive(Default)]
+pub(crate) struct Followed {
+    /// Its nodes, in order, with the footers that they must have.
+    pub(crate) nodes: Vec<ChainNode>,
+    /// Words of footers that were wrong.
+    pub(crate) broken: Vec<Broken>,
+    /// Nodes that cannot be recovered, by their index, or where the chain is a loop.
+    pub(crate) faults: Vec<(usize, Corrupt)>,
+    /// The block at which it ends.
+    pub(crate) end: BlockAddr,
+}
+
 /// Reads the chain. Its length is bounded by the main area; a block that comes a second time is
 /// corruption.
 ///
 /// # Errors
-/// The chain is a loop, or the device failed.
+/// A node of the chain is damaged, it is a loop, or the device failed.
 pub(crate) fn scan(
     buffers: &BufferCache,
     layout: &Layout,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<ChainNode>> {
-    let mut chain = Vec::new();
+    let mut followed = follow(buffers, layout, checkpoint)?;
+    for Broken { addr, field, stored, right } in &followed.broken {
+        tracing::warn!(%addr, field, stored, right, "a node of the chain of fsynced nodes is \
+            damaged: it is read as the nodes around it say");
+    }
+    match followed.faults.is_empty() {
+        true => Ok(followed.nodes),
+        false => Err(followed.faults.swap_remove(0).1.into()),
+    }
+}
+
+/// As [`scan`], but damage is no error.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn follow(
+    buffers: &BufferCache,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+) -> Result<Followed> {
+    let mut followed = Followed::default();
     let position = checkpoint.log(Log::WarmNode);
     // A volume that was never written has no warm log.
     if layout.features.contains(Features::RO) || position.segno.get() >= layout.main_segments {
-        return Ok(chain);
+        return Ok(followed);
     }
+    let around = Around { buffers, layout, checkpoint };
     let mut seen = HashSet::new();
     let mut addr = layout.address(position.segno, position.blkoff);
     while layout.in_main(addr) {
         memory::admit("the chain of fsynced nodes")?;
-        let footer = NodeFooter::read(&buffers.get(addr.pba())?.image());
-        let is_of_chain =
-            checkpoint.is_node_version(footer.cp_ver) || Safeguard::ChainVersion.is_off();
-        if !is_of_chain {
-            break;
+        let image = around.image(addr)?;
+        let stored = NodeFooter::read(&image);
+        let mut footer = stored;
+        if !checkpoint.is_node_version(footer.cp_ver) && !Safeguard::ChainVersion.is_off() {
+            if !around.is_version_damaged(&footer, &image)? {
+                break;
+            }
+            footer.cp_ver = checkpoint.node_version();
         }
         if !seen.insert(addr) {
             let (nid, value) = (footer.nid, addr.get().into());
-            return Err(Corrupt::Node {
-                nid,
-                addr,
-                what: "the chain of fsynced nodes is a loop",
-                value,
-            }
-            .into());
+            let what = "the chain of fsynced nodes is a loop";
+            let index = followed.nodes.len();
+            followed.faults.push((index, Corrupt::Node { nid, addr, what, value }));
+            break;
         }
-        chain.push(ChainNode { addr, footer });
+        if let Some(next) = around.skipped(addr, footer.next_blkaddr)? {
+            footer.next_blkaddr = next;
+        }
+        followed.add(ChainNode { addr, footer }, &stored);
+        if let Some(fault) = around.fault(addr, &footer, &image) {
+            followed.faults.push((followed.nodes.len().saturating_sub(1), fault));
+        }
         addr = footer.next_blkaddr;
     }
-    Ok(chain)
+    followed.end = addr;
+    Ok(followed)
+}
+
+/// Fsynced nodes behind the end of the chain, which are not recovered. A power cut may leave such
+/// nodes, if they were written before those in front of them.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn behind(
+    buffers: &BufferCache,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+    followed: &Followed,
+) -> Result<Vec<ChainNode>> {
+    if !layout.in_main(followed.end) {
+        return Ok(Vec::new());
+    }
+    let found = Around { buffers, layout, checkpoint }.behind(followed.end)?;
+    let nodes = found.into_iter().map(|(addr, footer)| ChainNode { addr, footer });
+    Ok(nodes.collect())
+}
+
+impl Followed {
+    fn add(&mut self, node: ChainNode, stored: &NodeFooter) {
+        let (addr, right) = (node.addr, node.footer);
+        let words = [
+            ("cp_ver", stored.cp_ver, right.cp_ver),
+            ("next_blkaddr", stored.next_blkaddr.get().into(), right.next_blkaddr.get().into()),
+        ];
+        let wrong = words.into_iter().filter(|(_, stored, right)| stored != right);
+        self.broken.extend(wrong.map(|(field, stored, right)| Broken {
+            addr,
+            field,
+            stored,
+            right,
+        }));
+        self.nodes.push(node);
+    }
 }
 
 /// An inode that the chain changes.

@@ -8,6 +8,7 @@ use cairn_cache::block::Image;
 use cairn_check::salvage::{Contents, Faults, Found, Inline, Run, Runs};
 use cairn_vfs::{FileKind, Timestamp};
 
+use super::owned;
 use crate::compress;
 use crate::format::Inode;
 use crate::format::inode::{Advise, InlineFlags};
@@ -260,6 +261,10 @@ pub(super) fn contents(
     let mut faults = found.faults;
     if record.advise.contains(Advise::ENCRYPT) {
         faults.add("it is encrypted: what was copied is not readable");
+    }
+    // A wrong pointer begins a run.
+    for run in &found.pointers {
+        owned::fault(volume, run.first).into_iter().for_each(|what| faults.add(what));
     }
     let pointers = found.pointers.into_iter().flat_map(Pointers::iter);
     Box::new(Mapped::new(volume, ino, record, pointers, faults))

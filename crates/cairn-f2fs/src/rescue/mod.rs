@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `source` | nodes: as the NAT has them, else their newest version in the log |
 //! | `proof` | inodes as they prove to be, if their records say something else |
+//! | `owned` | blocks that are another's |
 //! | `scan` | every version of every node in the main area |
 //! | `contents`, `attributes` | the bytes and the attributes of a file, past what cannot be read |
 //! | `tree` | the tree, and then the inodes that no directory leads to |
@@ -28,6 +29,7 @@
 mod attributes;
 mod contents;
 mod deleted;
+mod owned;
 mod proof;
 mod scan;
 mod source;

@@ -1,6 +1,7 @@
 //! Where nodes come from: the NAT, and if that leads nowhere, the newest version in the log.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
@@ -14,12 +15,14 @@ use crate::format::units::{BlockAddr, Nid};
 use crate::nat::Nat;
 use crate::raw::tree::{Below, check};
 use crate::raw::{Choice, RawVolume};
-use crate::recovery::chain;
+use crate::recovery::chain::{self, ChainNode};
 
 /// A volume, and the versions of its nodes.
 pub(super) struct Source {
     pub(super) volume: RawVolume,
     scan: OnceCell<Scan>,
+    /// Nodes of which an older version was taken, since this was asked last.
+    older: RefCell<Vec<Below>>,
 }
 
 impl Source {
@@ -43,7 +46,7 @@ impl Source {
         if let Err(error) = follow_chain(&mut volume) {
             volume.notes.push(format!("the fsynced nodes are not recovered: {error}"));
         }
-        Ok(Self { volume, scan: OnceCell::new() })
+        Ok(Self { volume, scan: OnceCell::new(), older: RefCell::default() })
     }
 
     /// All versions of all nodes; the first call reads the main area.
@@ -126,14 +129,50 @@ impl Source {
             check(below, version.addr, &image).ok()?;
             Some((version.addr, image))
         });
-        found.ok_or(why)
+        let (addr, image) = found.ok_or(why)?;
+        // What the SIT has is the present version. Without a checkpoint, there is a note.
+        if self.volume.loaded.is_some() && self.volume.is_valid(addr) != Some(true) {
+            self.older.borrow_mut().push(below);
+        }
+        Ok((addr, image))
     }
+
+    /// The nodes of which an older version was taken since the last call.
+    pub(super) fn take_older(&self) -> Vec<Below> {
+        self.older.take()
+    }
+}
+
+/// The name of an inode in the chain.
+fn name_of(volume: &RawVolume, node: &ChainNode) -> Option<String> {
+    let image = volume.block(node.addr.pba()).ok().filter(|_| node.footer.offset == 0)?;
+    let record = Inode::decode(&image, node.footer.ino, volume.layout.features).ok()?;
+    Some(String::from_utf8_lossy(&record.name).into_owned())
 }
 
 /// Notes where the nodes of the chain are that a mount would recover.
 fn follow_chain(volume: &mut RawVolume) -> Result<()> {
     let Some(loaded) = &volume.loaded else { return Ok(()) };
-    let nodes = chain::scan(&volume.buffers, &volume.layout, &loaded.checkpoint)?;
+    let checkpoint = &loaded.checkpoint;
+    let followed = chain::follow(&volume.buffers, &volume.layout, checkpoint)?;
+    let behind = chain::behind(&volume.buffers, &volume.layout, checkpoint, &followed)?;
+    for node in &behind {
+        let ChainNode { addr, footer } = node;
+        let name = name_of(volume, node).unwrap_or_else(|| format!("inode {}", footer.ino));
+        let end = followed.end;
+        volume.notes.push(format!(
+            "block {addr} is a node of {name} that was fsynced, but the chain of such nodes ends \
+             before it, at block {end}, which was never written or is damaged"
+        ));
+    }
+    let damaged: BTreeSet<usize> = followed.faults.iter().map(|(index, _)| *index).collect();
+    for (index, fault) in &followed.faults {
+        let node = followed.nodes.get(*index);
+        let name = node.and_then(|node| name_of(volume, node)).map(|name| format!(" ({name})"));
+        let name = name.unwrap_or_default();
+        volume.notes.push(format!("what was fsynced{name} is not recovered: {fault}"));
+    }
+    let nodes = followed.nodes;
     if nodes.is_empty() {
         return Ok(());
     }
@@ -141,9 +180,10 @@ fn follow_chain(volume: &mut RawVolume) -> Result<()> {
     let nat = Nat::new(layout, buffers, &loaded.checkpoint, &volume.journals.nat);
     let found = chain::select(&nodes, &nat)?;
     for (index, node) in nodes.iter().enumerate() {
-        let counts = found.get(&node.footer.ino).is_some_and(|one| {
-            index <= one.last_fsync && one.created_by.is_none_or(|first| index >= first)
-        });
+        let counts = !damaged.contains(&index)
+            && found.get(&node.footer.ino).is_some_and(|one| {
+                index <= one.last_fsync && one.created_by.is_none_or(|first| index >= first)
+            });
         if counts {
             volume.newer.insert(node.footer.nid, node.addr);
         }

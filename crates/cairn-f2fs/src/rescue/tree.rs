@@ -59,6 +59,7 @@ impl Tree for Source {
         for what in listing.faults.into_list() {
             walk.lost(path, number(*ino), what);
         }
+        tell_older(self, walk, *ino, path);
         if record.advise.contains(Advise::ENCRYPT) {
             walk.lost(path, number(*ino), "its names are encrypted");
         }
@@ -122,6 +123,15 @@ fn hand_out(
         |found, receiver| attributes::add(ino, (record, image), &fetch, found, receiver),
         || contents(&source.volume, ino, record, image, &fetch),
     );
+    tell_older(source, walk, ino, path);
+}
+
+/// Lists the nodes of an inode of which an older version was taken.
+fn tell_older(source: &Source, walk: &mut Walk<'_>, ino: Nid, path: &[u8]) {
+    for below in source.take_older() {
+        let what = format!("of its node {} an older version was copied", below.nid);
+        walk.lost(path, number(ino), what);
+    }
 }
 
 /// Inodes that the NAT has, or that are newer, and no name led to. Without a checkpoint, all inodes

@@ -19,22 +19,25 @@ const SB_CHECKSUM: u32 = 0x800;
 /// The bits that have a meaning, and one that has none.
 const BITS: u32 = 17;
 
-fn change(judge: &Judge, bit: u32, copies: &[u64]) -> Injection {
+fn change(judge: &Judge, bits: u32, copies: &[u64]) -> Injection {
     let blocks = copies.iter().map(|copy| {
         let at = copy * 4096;
         let mut bytes = judge.target.read(at);
         let place = &mut bytes[FEATURE_AT..FEATURE_AT + 4];
-        let features = u32::from_le_bytes((&*place).try_into().unwrap()) ^ 1 << bit;
+        let features = u32::from_le_bytes((&*place).try_into().unwrap()) ^ bits;
         place.copy_from_slice(&features.to_le_bytes());
-        if features & SB_CHECKSUM != 0 && bit != SB_CHECKSUM.ilog2() {
+        if features & !bits & SB_CHECKSUM != 0 {
             let sum = crc32(MAGIC, &bytes[1024..CHECKSUM_AT]);
             bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
         }
         (at, bytes)
     });
-    let what = format!("bit {:#x} of {copies:?}", 1 << bit);
+    let what = format!("bits {bits:#x} of {copies:?}");
     Injection { what, blocks: blocks.collect() }
 }
+
+/// Several bits: those of a word that was damaged.
+const SEVERAL: [u32; 6] = [0x6e, 0x1911, 0x68, 0x860, 0x1069, 0x1900];
 
 fn every_bit(arguments: &[&str]) {
     let judge = Judge::new(arguments);
@@ -42,8 +45,10 @@ fn every_bit(arguments: &[&str]) {
     let sound = View::of(&sound);
     let copies: [&[u64]; 3] = [&[0], &[1], &[0, 1]];
     let (mut wrong, mut repaired) = (String::new(), 0);
-    for (bit, copies) in (0..BITS).flat_map(|bit| copies.map(|copies| (bit, copies))) {
-        let injection = change(&judge, bit, copies);
+    let single = (0..BITS).flat_map(|bit| copies.map(|copies| (1 << bit, copies)));
+    let several = SEVERAL.map(|bits| (bits, &[0, 1][..]));
+    for (bits, copies) in single.chain(several) {
+        let injection = change(&judge, bits, copies);
         let what = format!("{arguments:?}, {}", injection.what);
         let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
         let misread = View::of(&device).wrong(&sound);

@@ -2,6 +2,7 @@
 //! finds on a damaged one is found.
 
 mod blocks;
+mod chain;
 mod clean;
 mod faults;
 mod features;
@@ -12,6 +13,7 @@ mod kernel;
 mod listed;
 mod misread;
 mod names;
+mod numbers;
 mod places;
 mod quota;
 mod readers;

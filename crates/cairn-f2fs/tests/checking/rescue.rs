@@ -9,6 +9,10 @@ use cairn_check::salvage::{Contents, Found, Loss, Receiver};
 use cairn_f2fs::{Choice, rescue};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
+use crate::check;
+use crate::flags::sampled_of;
+use crate::repair::damaged;
+use crate::sweep::cases;
 use crate::types::Judge;
 use crate::volume::{End, MIB, open, volume, work};
 
@@ -123,5 +127,29 @@ fn an_inode_with_a_wrong_record_is_not_rescued_as_whole() {
             assert!(is_whole || is_told, "{name}, byte {at} ^ {bits:#x}: {:?}", taken.losses);
         }
         assert!(whole > 20, "{whole}");
+    }
+}
+
+/// What a rescue doubts, the check finds, too.
+#[test]
+fn a_rescue_doubts_only_what_the_check_finds() {
+    for (arguments, seed) in [(&[][..], 31), (&["-O", "extra_attr,inode_checksum"], 32)] {
+        let judge = Judge::new(arguments);
+        let mut wrong = String::new();
+        let sizes = ["inline", "line", "small", "pointers"].map(|name| {
+            let injection = judge.change(name, &|bytes| bytes[16..24].fill(0));
+            ("i_size is 0".to_owned(), injection)
+        });
+        let others = sampled_of(cases(&judge), seed, 30);
+        let others = others.into_iter().map(|case| (case.injection.what.clone(), case.injection));
+        for (what, injection) in sizes.into_iter().chain(others) {
+            let device = damaged(&judge.target, &injection);
+            let report = check(Arc::new(device.fork())).unwrap();
+            let taken = rescued(device);
+            if report.count() == 0 && !taken.losses.is_empty() {
+                wrong += &format!("{what}: {:?}\n", taken.losses[0]);
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong}");
     }
 }

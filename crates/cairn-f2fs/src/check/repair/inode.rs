@@ -12,7 +12,7 @@ use crate::format::block::is_zero;
 use crate::format::inode::{
     Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, ExtentHint, FileFlags, InlineFlags, NIDS,
 };
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, NAME_MAX, Nid};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, NAME_MAX, Nid};
 use crate::format::{Features, Inode};
 
 /// Pointers of an inode that are compared with the summaries.
@@ -45,6 +45,14 @@ impl Edit<'_> {
             let done = self.change(ino, |_| ())?;
             if done {
                 self.lost((finding.kind, finding.place.clone()), ino, UNKNOWN_DAMAGE);
+            }
+            return Ok(done);
+        } else if code == kinds::INODE_TAIL.code {
+            let Some(number) = number else { return Ok(false) };
+            let done = self.change(ino, |record| record.size = number)?;
+            if done {
+                let what = "where it ended, if what lies behind that is damage";
+                self.lost((finding.kind, finding.place.clone()), ino, what);
             }
             return Ok(done);
         } else if code == kinds::INODE_TARGET.code {
@@ -123,30 +131,6 @@ impl Edit<'_> {
         image.get_mut(before).unwrap_or_default().fill(0);
         self.put_node(ino, image)?;
         Ok(true)
-    }
-
-    fn mend_compression(
-        &mut self,
-        finding: &Finding,
-        ino: Nid,
-        number: Option<u64>,
-    ) -> Result<bool> {
-        if let Some(block) = finding.place.file_block {
-            let Some(slot) = self.slot(ino, block)? else { return Ok(false) };
-            self.set_pointer(slot, BlockAddr::NULL)?;
-            self.lost((finding.kind, finding.place.clone()), ino, "a compressed cluster");
-            return Ok(true);
-        }
-        let Some(number) = number else { return Ok(false) };
-        let done = self.change(ino, |record| {
-            if let Some(extra) = record.extra.as_mut() {
-                extra.compr_blocks = number;
-            }
-        })?;
-        if done {
-            self.mended(finding);
-        }
-        Ok(done)
     }
 
     /// A field that no inode can have.
@@ -326,6 +310,10 @@ fn clear_flags(field: &str, features: Features, record: &mut Inode) {
             }
         }
         "i_advise" => record.advise.remove(Advise::ENCRYPT),
+        "i_crtime" => {
+            let changed = record.ctime;
+            record.extra.iter_mut().for_each(|extra| extra.crtime = changed);
+        }
         _ => {}
     }
 }

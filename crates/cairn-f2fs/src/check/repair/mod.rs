@@ -9,13 +9,15 @@
 //!    root that is not found is made (`root`);
 //! 4. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
 //!    (`attributes`), and entries (`entries`), with all that they lose;
-//! 5. counts, and names for inodes that have none (`names`);
+//! 5. entries with a wrong number (`turned`), counts, and names for inodes that have none
+//!    (`names`);
 //! 6. quota files (`quota`);
 //! 7. the tables: NAT, SIT, summaries, checkpoint (`tables`).
 //!
 //! Invariant: while something is damaged that may hide what is in use, no block becomes free.
 
 mod attributes;
+mod clusters;
 mod edit;
 mod entries;
 mod inode;
@@ -28,6 +30,7 @@ mod root;
 mod superblocks;
 mod symlink;
 mod tables;
+mod turned;
 mod types;
 
 use std::collections::{BTreeSet, HashMap};
@@ -88,8 +91,9 @@ const POINTERS: [&Kind; 7] = [
 ];
 
 /// Findings about inodes that need nothing else.
-const FIELDS: [&Kind; 8] = [
+const FIELDS: [&Kind; 9] = [
     &kinds::INODE_FIELD,
+    &kinds::INODE_TAIL,
     &kinds::INODE_CHECKSUM,
     &kinds::INODE_EXTENT,
     &kinds::INODE_INLINE,
@@ -159,13 +163,21 @@ impl Mend for Mender {
             return Ok(Report::new(findings, Usage::default()));
         }
         let watch = (&self.runtime, self.observer.clone());
-        let (volume, recovered) = recovery::recover(volume, device, watch.clone(), &findings)?;
+        packs::check(&volume, &findings)?;
+        // The checkpoint of a recovery is written over a newer one that is damaged.
+        let may_recover = findings.count_of(&kinds::CHECKPOINT_PACK) == 0 || scope == Scope::All;
+        let (volume, recovered) = match may_recover {
+            true => {
+                let found = (&findings, &mut *steps);
+                recovery::recover(volume, (device, scope), watch.clone(), found)?
+            }
+            false => (Some(volume), None),
+        };
         let Some(volume) = volume else {
             return Ok(Report::new(findings, Usage::default()));
         };
         volume.check_superblocks(&findings)?;
         volume.check_flags(&findings);
-        packs::check(&volume, &findings)?;
         let has_lost = steps.counts().any(|(kind, _)| links::hides(kind));
         let notes = Notes::new(seeks(scope, steps), has_lost);
         let context = examine(volume, findings, watch, THREADS, Some(notes))?;
@@ -293,9 +305,11 @@ impl Edit<'_> {
     }
 
     /// Writes the tables at the end of a round. A new checkpoint drops what was fsynced behind the
-    /// last one: if that is not recovered yet, there is none as long as that is possible.
+    /// last one, and is written over a damaged newer one: while that is there, there is none as
+    /// long as that is possible.
     fn write_round(&mut self, found: &[Finding]) -> Result<()> {
-        let pending = found.iter().find(|found| is_one(found, &[&kinds::RECOVERY]));
+        let ends = [&kinds::RECOVERY, &kinds::CHECKPOINT_PACK];
+        let pending = found.iter().find(|found| is_one(found, &ends));
         let Some(finding) = pending else { return self.write_tables(true) };
         if self.write_nat_in_place()? || !self.may_lose() {
             return Ok(());
@@ -316,6 +330,9 @@ impl Edit<'_> {
 
     /// Mends counts, and gives names to inodes that have none.
     fn mend_counts(&mut self, found: &[Finding]) -> Result<bool> {
+        if self.turn_back(found)? {
+            return Ok(true);
+        }
         let mut changed = false;
         let is_lost = |found: &&Finding| {
             is_one(found, &[&kinds::INODE_UNREACHABLE, &kinds::DIRECTORY_CYCLE])

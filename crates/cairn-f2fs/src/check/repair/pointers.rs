@@ -1,5 +1,5 @@
 //! Pointers to nodes and to data: those that lead nowhere are cleared, and of a block with two
-//! owners the second one gets a copy.
+//! owners the second one gets a copy, unless the summary shows that its pointer is wrong.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,13 @@ use cairn_check::Finding;
 
 use super::super::claims::Use;
 use super::super::context::Scratch;
+use super::super::inode::has_pointers;
 use super::super::{kinds, owners, unlinked};
 use super::edit::{Edit, Slot, ino_of, nid_of};
 use crate::error::{Error, Result};
-use crate::format::node::NodeFooter;
+use crate::format::node::{self, NodeFooter};
 use crate::format::units::{BlockAddr, Nid, SegNo};
-use crate::format::{NatEntry, Summary};
+use crate::format::{Inode, NatEntry, Summary};
 
 impl Edit<'_> {
     /// Points to a block in use again, as its summary says.
@@ -61,6 +62,27 @@ impl Edit<'_> {
         let what = format!("block {block}");
         self.lost((finding.kind, finding.place.clone()), ino, &what);
         Ok(true)
+    }
+
+    /// Does the summary give the block of a pointer to another pointer, which leads to it?
+    fn is_of_other(&self, slot: Slot) -> Result<bool> {
+        let owner = owners::stored(&self.context, &mut Scratch::default(), slot.addr)?;
+        let Some((false, owner)) = owner else { return Ok(false) };
+        if (owner.nid, owner.ofs_in_node) == (slot.holder, slot.slot) {
+            return Ok(false);
+        }
+        let Some((_, image)) = self.node(owner.nid)? else { return Ok(false) };
+        let within = usize::from(owner.ofs_in_node);
+        Ok(match NodeFooter::read(&image).is_inode() {
+            true => {
+                let record = Inode::decode(&image, owner.nid, self.layout.features).ok();
+                record.is_some_and(|record| {
+                    has_pointers(&record)
+                        && record.data_pointers(&image).nth(within) == Some(slot.addr)
+                })
+            }
+            false => node::data_pointers(&image).nth(within) == Some(slot.addr),
+        })
     }
 
     /// Does the summary give the block to somebody?
@@ -152,6 +174,15 @@ impl Edit<'_> {
         let Some(addr) = place.block.and_then(|block| u32::try_from(block).ok()) else {
             return Ok(false);
         };
+        if let Some(block) = place.file_block
+            && let Some(slot) = self.slot(ino, block)?
+            && self.is_of_other(slot)?
+        {
+            self.set_pointer(slot, BlockAddr::NULL)?;
+            let what = format!("block {block}, whose pointer led to a block of another owner");
+            self.lost((finding.kind, place.clone()), ino, &what);
+            return Ok(true);
+        }
         let image = self.read(addr.into())?;
         let done = match place.file_block {
             Some(block) => self.put_new(ino, block, image)?,

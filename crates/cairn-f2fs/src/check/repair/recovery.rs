@@ -1,21 +1,24 @@
 //! What was fsynced since the last checkpoint is recovered before a repair, as a mount does it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_base::units::as_index;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::{Scope, Step, Steps};
 use cairn_check::{Finding, Findings, Observer, Place, Value};
 
 use super::super::volume::Volume;
 use super::super::{kinds, replay, report};
 use super::edit::Edit;
 use crate::error::{Error, Result};
-use crate::format::{Inode, NodeFooter};
+use crate::format::node::Marks;
+use crate::format::units::{BLOCK_SIZE, Nid};
+use crate::format::{Inode, NodeFooter, inode};
 use crate::options::MountOptions;
-use crate::recovery::chain;
+use crate::recovery::chain::{self, ChainNode};
 
 /// One thread, so that of two owners of a block the second one is always the same.
 pub(super) const THREADS: usize = 1;
@@ -28,14 +31,19 @@ const CACHE_BYTES: usize = 16 << 20;
 /// The device failed.
 pub(super) fn recover(
     volume: Volume,
-    device: &Arc<dyn BlockDevice>,
+    (device, scope): (&Arc<dyn BlockDevice>, Scope),
     watch: (&Arc<dyn Runtime>, Arc<dyn Observer>),
-    findings: &Findings,
+    (findings, steps): (&Findings, &mut Steps),
 ) -> Result<(Option<Volume>, Option<&'static str>)> {
-    match replay::is_pending(&volume) {
+    let mended = Findings::new();
+    match replay::is_pending(&volume, &mended) {
         Ok(false) => return Ok((Some(volume), None)),
         Ok(true) => {}
         Err(error) => {
+            if scope.allows(&kinds::RECOVERY) && drop_damaged(&volume, device, steps)? {
+                fails(error, findings)?;
+                return Ok((None, None));
+            }
             fails(error, findings)?;
             return Ok((Some(volume), None));
         }
@@ -61,6 +69,10 @@ pub(super) fn recover(
                     device.write_at(range.start, bytes)?;
                 }
             }
+            for finding in mended.into_lists().0 {
+                steps.add(Step::new(finding.kind, finding.place.clone()));
+                findings.add(finding);
+            }
             Some("chain of fsynced nodes")
         }
         Err(error) => {
@@ -71,14 +83,60 @@ pub(super) fn recover(
     Ok((Volume::open(device.clone(), findings)?, recovered))
 }
 
+/// Takes the marks from the nodes of damaged inodes in the chain, so that the others can be
+/// recovered, and lists what is lost. False if the chain is a loop.
+fn drop_damaged(volume: &Volume, device: &Arc<dyn BlockDevice>, steps: &mut Steps) -> Result<bool> {
+    let layout = &volume.layout;
+    let followed = chain::follow(&volume.buffers, layout, &volume.loaded.checkpoint)?;
+    let damaged: Option<Vec<ChainNode>> =
+        followed.faults.iter().map(|(index, _)| followed.nodes.get(*index).copied()).collect();
+    let Some(damaged) = damaged.filter(|damaged| !damaged.is_empty()) else { return Ok(false) };
+    let inodes: BTreeSet<Nid> =
+        damaged.iter().flat_map(|node| [node.footer.nid, node.footer.ino]).collect();
+    let mut lost: BTreeMap<Nid, BTreeSet<Vec<u8>>> = BTreeMap::new();
+    for node in followed.nodes.iter().filter(|node| inodes.contains(&node.footer.ino)) {
+        let at = node.addr.bytes();
+        let mut image = device.read_at(at, BLOCK_SIZE)?.to_vec();
+        let record = Inode::decode(&image, node.footer.ino, layout.features);
+        let name = record.ok().filter(|_| node.footer.offset == 0).map(|one| one.name.to_vec());
+        // Two files may claim one number.
+        lost.entry(node.footer.ino).or_default().extend(name.filter(|name| !name.is_empty()));
+        let footer = match damaged.contains(node) {
+            // The root is a directory, and has no nodes in the chain.
+            true => NodeFooter { nid: Nid::ROOT, ino: Nid::ROOT, offset: 0, ..node.footer },
+            false => node.footer,
+        };
+        NodeFooter { marks: Marks::COLD, ..footer }.write(&mut image);
+        if footer.is_inode() {
+            inode::seal(&mut image, layout);
+        }
+        device.write_at(at, image)?;
+    }
+    for (ino, mut names) in lost {
+        if names.is_empty() {
+            names.insert(Vec::new());
+        }
+        for name in names {
+            let step = Step::new(&kinds::RECOVERY, Place::inode(ino.get()));
+            steps.add(step.losing(*b"", &*what_of(&name)));
+        }
+    }
+    Ok(true)
+}
+
+/// What is lost of a file with this name.
+fn what_of(name: &[u8]) -> String {
+    let name = if name.is_empty() { b"the file" } else { name };
+    format!("what was fsynced of {}", String::from_utf8_lossy(name))
+}
+
 impl Edit<'_> {
     /// Lists the files of the chain, which a new checkpoint drops.
     pub(super) fn list_chain(&mut self) -> Result<()> {
         let volume = &self.context.volume;
-        let nodes = chain::scan(&volume.buffers, &self.layout, &volume.loaded.checkpoint);
+        let followed = chain::follow(&volume.buffers, &self.layout, &volume.loaded.checkpoint)?;
         let mut files = BTreeMap::new();
-        // A chain that is a loop has no end to list.
-        for node in nodes.unwrap_or_default() {
+        for node in followed.nodes {
             let NodeFooter { ino, .. } = node.footer;
             let name: &mut Vec<u8> = files.entry(ino).or_default();
             if node.footer.is_inode() {
@@ -89,9 +147,7 @@ impl Edit<'_> {
         }
         files.retain(|ino, _| self.layout.is_nid(*ino));
         for (ino, name) in files {
-            let name = if name.is_empty() { &b"the file"[..] } else { name.as_slice() };
-            let what = format!("what was fsynced of {}", String::from_utf8_lossy(name));
-            self.lost((&kinds::RECOVERY, Place::inode(ino.get())), ino, &what);
+            self.lost((&kinds::RECOVERY, Place::inode(ino.get())), ino, &what_of(&name));
         }
         Ok(())
     }

@@ -37,6 +37,9 @@ struct RawAddr {
     rest: [u8; size_of::<AddrWords>() - size_of::<RawExtra>()],
 }
 
+/// Times that an inode can have, in seconds: 35,000 years.
+const TIMES: std::ops::Range<i64> = -(1 << 40)..1 << 40;
+
 /// Extra attributes. A field whose end lies beyond `size` is 0 and is not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraAttr {
@@ -101,6 +104,12 @@ impl ExtraAttr {
     pub(super) fn write_checksum(words: &mut AddrWords, sum: u32) {
         let raw: &mut RawAddr = zerocopy::transmute_mut!(words);
         raw.extra.i_inode_checksum = sum.into();
+    }
+
+    /// True if the creation time is one that an inode can have.
+    #[must_use]
+    pub(crate) fn has_possible_crtime(&self) -> bool {
+        TIMES.contains(&self.crtime.seconds)
     }
 
     /// True if there is room for the creation time.
