@@ -43,7 +43,7 @@ pub(crate) fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
 fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     let xattrs = inode.state.read().record.xattr_nid;
     if !xattrs.is_none() {
-        tree::remove_node(op, inode, xattrs)?;
+        tree::remove_xattr_node(op, inode, xattrs)?;
         inode.state.write().record.xattr_nid = Nid::NONE;
     }
     {

@@ -372,6 +372,15 @@ pub(crate) fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<(
     Ok(())
 }
 
+/// Frees the node of the inode's attributes.
+///
+/// # Errors
+/// As [`remove_node`]; or the node is another inode's.
+pub(crate) fn remove_xattr_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
+    op.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?;
+    remove_node(op, inode, nid)
+}
+
 /// The log of the inode's nodes.
 #[must_use]
 pub(crate) fn owner_of(inode: &Inode) -> Owner {

@@ -186,7 +186,7 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
             nid => op.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?,
         });
     } else if !xattr_nid.is_none() {
-        tree::remove_node(op, inode, xattr_nid)?;
+        tree::remove_xattr_node(op, inode, xattr_nid)?;
     }
     let area = match list.is_empty() {
         true => vec![0; size],

@@ -4,6 +4,7 @@
 mod blocks;
 mod chain;
 mod clean;
+mod deleted;
 mod faults;
 mod features;
 mod fields;
