@@ -1,5 +1,5 @@
-//! [`confine`]: programs of this process neither type at a terminal in the name of its user, nor use
-//! the user's keys.
+//! [`confine`]: programs of this process neither type at a terminal in the name of its user, nor
+//! use the user's keys.
 //!
 //! `TIOCSTI` and `TIOCLINUX` put text into the input of a terminal, where the shell that started
 //! this process would read it as commands. `keyctl`, `add_key` and `request_key` reach the keyrings
@@ -37,8 +37,8 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const REQUEST: u32 = if cfg!(target_endian = "little") { 24 } else { 28 };
 
-/// From now on the kernel refuses these calls to this thread and to the programs that it starts, for
-/// ever. Needs `CAP_SYS_ADMIN` in the user namespace.
+/// From now on the kernel refuses these calls to this thread and to the programs that it starts,
+/// for ever. Needs `CAP_SYS_ADMIN` in the user namespace.
 ///
 /// # Errors
 /// The kernel has no filters, or none for this machine is known.

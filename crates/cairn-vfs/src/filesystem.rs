@@ -403,8 +403,7 @@ pub trait FileSystem: Send + Sync {
         Err(Error::NotFrozen)
     }
 
-    /// True if the volume is frozen: calls that change it wait, or fail if it is read-only. It is
-    /// cheap enough for every call.
+    /// True if it is frozen: calls that change it wait, or fail if it is read-only. It is cheap.
     fn is_frozen(&self) -> bool {
         false
     }

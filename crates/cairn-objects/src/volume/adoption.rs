@@ -198,9 +198,9 @@ impl Adoption {
 
     /// Compares the local log with one of the store. That says which records were durable in the
     /// local log of its writer: fails if this one is from before that. All records that it has are
-    /// in the store then: an object has what was recorded before it was made. Fails, too, if another
-    /// than the writer of the records has written the objects of their epoch: into another copy of
-    /// the pool.
+    /// in the store then: an object has what was recorded before it was made. Fails, too, if
+    /// another than the writer of the records has written the objects of their epoch: into another
+    /// copy of the pool.
     pub(super) fn compare(&mut self, replay: &Replay, found: &Followed) -> Result<()> {
         let (Some(log), Some(header)) = (&self.log, &self.contents.header) else { return Ok(()) };
         let Followed { recorded, nonce, .. } = *found;
