@@ -18,11 +18,7 @@ const ADVISE_AT: usize = 2;
 const FLAGS_AT: usize = 80;
 const EXTRA_SIZE_AT: usize = 360;
 const XATTR_WORDS_AT: usize = 362;
-const CRTIME_AT: usize = 372;
 const CLUSTER_AT: usize = 393;
-/// Bytes of extra attributes up to the time of creation, and seconds that no such time has.
-const WITH_CRTIME: u16 = 24;
-const MOST_SECONDS: i64 = 1 << 40;
 /// Sizes of extra attributes.
 const SIZES: [u16; 5] = [4, 8, 12, 24, 36];
 /// Words that inline attributes can have.
@@ -67,7 +63,7 @@ pub(crate) fn proved(
         CHECKSUM_OFFSET => features.insert(Features::SB_CHECKSUM),
         _ => {}
     }
-    let [mut extra, mut sums, mut flexible, mut times] = [Votes::default(); 4];
+    let [mut extra, mut sums, mut flexible] = [Votes::default(); 3];
     for (_, image) in inodes {
         let has_extra = has_extra(image);
         extra.add(has_extra, !has_extra);
@@ -79,11 +75,6 @@ pub(crate) fn proved(
             let words = half(image, XATTR_WORDS_AT);
             let needs = inline_flags(image).intersects(InlineFlags::XATTR | InlineFlags::DENTRY);
             flexible.add(WORDS.contains(&words), words == 0 && needs);
-            if half(image, EXTRA_SIZE_AT) >= WITH_CRTIME {
-                let seconds = image.get(CRTIME_AT..).and_then(<[u8]>::first_chunk);
-                let seconds = seconds.map_or(0, |bytes| i64::from_le_bytes(*bytes));
-                times.add((1..MOST_SECONDS).contains(&seconds), seconds == 0);
-            }
         }
     }
     // An inode may lack them where others have them.
@@ -95,7 +86,6 @@ pub(crate) fn proved(
         features.remove(Features::FLEXIBLE_INLINE_XATTR);
     }
     sums.decide(Features::INODE_CHECKSUM, &mut features);
-    times.decide(Features::INODE_CRTIME, &mut features);
     flexible.decide(Features::FLEXIBLE_INLINE_XATTR, &mut features);
     let shows = |is_one: fn(&[u8], Nid, Features) -> bool| {
         inodes.iter().any(|(ino, image)| is_one(image, *ino, features))
