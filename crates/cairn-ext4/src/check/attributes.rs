@@ -9,12 +9,13 @@ use cairn_check::{Finding, Place, Value as Shown};
 
 use super::claims::Claims;
 use super::state::State;
-use super::value::{Says, judge};
+use super::value::{self, Bytes, Says};
 use super::{kinds, one_bit};
 use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::xattr::{self, Attribute, Value, XattrLocation};
+use crate::xattr::names;
 
 /// Prefix index and name of the attribute with inline contents.
 const INLINE: (u8, &[u8]) = (7, b"data");
@@ -53,7 +54,7 @@ pub(super) fn check(
             Ok(attributes) => {
                 let (location, pba) = (XattrLocation::Inode, Pba(0));
                 let of = Container { state, ino, location, pba, is_sealed: true };
-                of.check(&attributes, record.extra.len(), &mut found, true);
+                of.check(&attributes, &mut found, true);
             }
             Err(why) => {
                 let place = Place::inode(ino.get());
@@ -127,7 +128,7 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
         Ok(attributes) => {
             let is_sealed = sealed.is_ok();
             let of = Container { state, ino, location: XattrLocation::Block, pba, is_sealed };
-            of.check(&attributes, bytes.len(), found, is_first);
+            of.check(&attributes, found, is_first);
         }
         // The header was reported above.
         Err(why) if sealed.is_ok() => {
@@ -164,14 +165,15 @@ impl Container<'_> {
     }
 
     /// Checks attributes. If the block is shared, only its first inode reports.
-    fn check(&self, all: &[Attribute<'_>], len: usize, found: &mut Attributes, reports: bool) {
+    fn check(&self, all: &[Attribute<'_>], found: &mut Attributes, reports: bool) {
         if reports {
-            self.check_places(all, len);
+            self.check_places(all);
         }
         for attribute in all {
+            let is_refused = reports && self.is_refused(attribute);
             match attribute.value {
                 Value::Here(value) => {
-                    if reports {
+                    if reports && !is_refused {
                         self.check_hash(attribute, value);
                     }
                     let context = context::value(attribute);
@@ -201,29 +203,22 @@ impl Container<'_> {
     }
 
     /// Values overlap neither entries nor each other.
-    fn check_places(&self, all: &[Attribute<'_>], len: usize) {
-        let entries = all.iter().map(|attribute| xattr::entry_len(attribute.name.len()));
-        let head = self.location.header_len().saturating_add(4);
-        let end = entries.fold(head, usize::saturating_add);
-        let mut places: Vec<(usize, usize, &[u8])> = Vec::new();
-        for attribute in all {
-            if let Value::Here(value) = attribute.value
-                && !value.is_empty()
-            {
-                let behind = attribute.value_at.saturating_add(value.len());
-                places.push((attribute.value_at, behind, attribute.name));
-            }
+    fn check_places(&self, all: &[Attribute<'_>]) {
+        for (attribute, why) in overlapping(all, self.location) {
+            let finding = Finding::new(&kinds::XATTR_INVALID, self.place(attribute.name));
+            self.state.findings.add(finding.stored(Shown::text(why)));
         }
-        places.sort_unstable();
-        let mut from = end;
-        for (start, behind, name) in places {
-            if start < from || behind > len {
-                let finding = Finding::new(&kinds::XATTR_INVALID, self.place(name));
-                let why = Shown::text(format!("value at {start} overlaps what ends at {from}"));
-                self.state.findings.add(finding.stored(why));
-            }
-            from = behind;
+    }
+
+    /// What readers refuse.
+    fn is_refused(&self, attribute: &Attribute<'_>) -> bool {
+        let what = refused(attribute);
+        if let Some(what) = what {
+            let name = names::shown(attribute.index, attribute.name);
+            let place = self.place(name.as_bytes());
+            self.state.findings.add(Finding::new(&kinds::XATTR_REFUSED, place).stored(what));
         }
+        what.is_some()
     }
 
     /// In an inode the hash may be 0.
@@ -259,23 +254,86 @@ impl Container<'_> {
             facts.add_reference();
         }
         if record.size != u64::from(size) {
-            wrong("has another size");
+            return wrong("has another size");
         }
+        let bytes = match value::hash(state, value, &record) {
+            Bytes::Refused(what) => return wrong(what),
+            Bytes::Hash(hash) => Some(hash),
+            Bytes::Unknown => None,
+        };
         if is_of_old_form(state, &record) {
             return;
         }
-        let hashes = xattr::entry_hashes_of_inode(name, record.value_facts().hash);
-        if hash != 0 && !hashes.contains(&hash) {
-            match judge(state, value, &record, name, hash) {
-                Says::Entry => {}
-                Says::Inode => {
-                    let finding = Finding::new(&kinds::XATTR_HASH, self.place(name));
-                    state.findings.add(finding.hex(hash, hashes[0]));
-                }
-                Says::Neither => wrong("holds a value with another hash"),
+        match value::judge(state, value, &record, (name, hash), bytes) {
+            Says::Entry => {}
+            Says::Inode => {
+                let right = xattr::entry_hash_of_inode(name, record.value_facts().hash);
+                let finding = Finding::new(&kinds::XATTR_HASH, self.place(name));
+                state.findings.add(finding.hex(hash, right));
             }
+            Says::Neither => wrong("holds a value with another hash"),
         }
     }
+}
+
+/// Why readers refuse an attribute, if they do.
+pub(super) fn refused(attribute: &Attribute<'_>) -> Option<&'static str> {
+    let here = match attribute.value {
+        Value::Here(value) => value,
+        Value::Inode { .. } => &[],
+    };
+    crate::xattr::refused(attribute.index, attribute.name, here)
+}
+
+/// The attributes whose values lie where entries or other values do, and how. Of two values, one
+/// with a right hash is not among them.
+pub(super) fn overlapping<'a, 'b>(
+    all: &'a [Attribute<'b>],
+    location: XattrLocation,
+) -> Vec<(&'a Attribute<'b>, String)> {
+    let entries = all.iter().map(|attribute| xattr::entry_len(attribute.name.len()));
+    let head = location.header_len().saturating_add(4);
+    let mut from = entries.fold(head, usize::saturating_add);
+    let mut places: Vec<(usize, usize, &Attribute<'_>)> = Vec::new();
+    for attribute in all {
+        if let Value::Here(value) = attribute.value
+            && !value.is_empty()
+        {
+            places.push((
+                attribute.value_at,
+                attribute.value_at.saturating_add(value.len()),
+                attribute,
+            ));
+        }
+    }
+    places.sort_unstable_by_key(|(start, behind, _)| (*start, *behind));
+    let mut found = Vec::new();
+    let mut before: Option<&Attribute<'_>> = None;
+    for (start, behind, attribute) in places {
+        if start < from {
+            let why = format!("value at {start} overlaps what ends at {from}");
+            let other = before.filter(|other| !is_proved(other));
+            if other.is_none() || !is_proved(attribute) {
+                found.push((attribute, why.clone()));
+            }
+            let is_new = |other: &&Attribute<'_>| {
+                found.iter().all(|(known, _)| !std::ptr::eq(*known, *other))
+            };
+            if let Some(other) = other.filter(is_new) {
+                found.push((other, why));
+            }
+        }
+        from = from.max(behind);
+        before = Some(attribute);
+    }
+    found
+}
+
+/// The attribute has the hash of its value.
+fn is_proved(attribute: &Attribute<'_>) -> bool {
+    let is_right =
+        |value: &[u8]| xattr::entry_hashes(attribute.name, value).contains(&attribute.hash);
+    attribute.hash != 0 && matches!(attribute.value, Value::Here(value) if is_right(value))
 }
 
 /// The counts of blocks that inodes share, and of the inodes of values.

@@ -12,7 +12,7 @@ use super::facts::Suspect;
 use super::form;
 use super::record::{self, Verdict};
 use super::state::{Group, State};
-use super::{kinds, one_bit};
+use super::{kinds, named, one_bit};
 use crate::form::{shape, types};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::inode::Inode as Record;
@@ -122,7 +122,9 @@ fn table(state: &State, number: u32) {
 fn is_kept(state: &State, ino: Ino, mode: u16) -> bool {
     let known = state.inodes.get(ino.get());
     let is_orphan = known.is_some_and(super::facts::Facts::is_orphan);
-    state.is_reserved(ino) || (is_orphan && mode != 0)
+    let is_held =
+        || known.is_some_and(super::facts::Facts::is_system) && named::is_held(state, ino);
+    state.is_reserved(ino) || mode != 0 && (is_orphan || is_held())
 }
 
 fn inode(state: &State, ino: Ino, bytes: &[u8]) {

@@ -329,8 +329,12 @@ cairn_check::kinds! {
         "The index is made anew; where names ignore case, it is removed.";
     /// The container of attributes.
     XATTR_INVALID = "ext4.xattr.invalid", Losing,
-        "The extended attributes of the inode are malformed.",
-        "The attributes in this place are removed.";
+        "The extended attributes of the inode are malformed, or overlap.",
+        "Those that overlap are removed, or all in this place if their list is malformed.";
+    /// An attribute that no reader accepts.
+    XATTR_REFUSED = "ext4.xattr.refused", Losing,
+        "An extended attribute has a name, or an access control list, that no reader accepts.",
+        "The attribute is removed.";
     /// Checksum of an attribute block.
     XATTR_CHECKSUM = "ext4.xattr.checksum", Losing,
         "The checksum of the attribute block does not match its bytes, and a hash in it is wrong.",

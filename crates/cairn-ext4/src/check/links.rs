@@ -100,6 +100,10 @@ impl Tree<'_> {
 /// Compares the link count with the names.
 fn links(state: &State, ino: Ino, facts: &Facts) {
     let place = Place::inode(ino.get());
+    if facts.is_system() && !state.is_reserved(ino) && facts.links() == 0 {
+        // Without a link it would count as deleted.
+        return state.differ(&kinds::INODE_LINKS, place, 0, 1);
+    }
     let is_exempt = facts.is_system() || facts.is_orphan() || facts.is_broken();
     if ino != inodes::ROOT && (is_exempt || state.is_reserved(ino)) {
         return;

@@ -71,6 +71,11 @@ fn is_unused(state: &State, ino: Ino) -> bool {
     state.record(ino).is_some_and(|record| record.links == 0)
 }
 
+/// Does an inode of the volume hold what it should, whatever its link count says?
+pub(super) fn is_held(state: &State, ino: Ino) -> bool {
+    holds_quota(state, ino) || holds_orphans(state, ino) || holds_journal(state, ino)
+}
+
 /// Does the inode hold a quota file?
 pub(super) fn holds_quota(state: &State, ino: Ino) -> bool {
     let first = blocks(state, ino).first().map(|pba| state.source.block(*pba));

@@ -6,7 +6,7 @@ use cairn_check::{Finding, Place};
 use super::kinds;
 use super::map;
 use super::state::State;
-use super::visitor::Runs;
+use super::visitor::{Run, Runs};
 use crate::format::features::{Compat, RoCompat};
 use crate::format::orphan;
 
@@ -64,6 +64,18 @@ fn list(state: &State) -> u64 {
 /// Blocks of the map of an orphan file: it has some hundred blocks.
 const MAP_BLOCKS: u32 = 4096;
 
+/// The first block of the file that nothing was written to: no mount reads a file with one.
+pub(super) fn hole(runs: &[Run]) -> Option<u64> {
+    let mut end = 0;
+    for run in runs {
+        if run.start != end || run.unwritten {
+            return Some(end);
+        }
+        end = run.end();
+    }
+    None
+}
+
 fn file(state: &State) -> u64 {
     let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
     let Some(record) = state.record(ino) else {
@@ -72,10 +84,17 @@ fn file(state: &State) -> u64 {
     };
     let mut blocks = Runs::new(MAP_BLOCKS);
     map::walk(state, ino, &record, &mut blocks);
+    let hole = hole(&blocks.runs);
+    if let Some(at) = hole {
+        let place = Place::inode(ino.get()).at_file_block(at);
+        state.findings.add(Finding::new(&kinds::ORPHAN_INVALID, place).stored("a hole"));
+    }
     let seed = record.seed(ino, &state.layout);
     let mut count = 0_u64;
     let blocks_of_file = record.size.checked_div(state.layout.block_size.into()).unwrap_or(0);
-    let mut left = blocks_of_file.min(state.layout.blocks_count);
+    // With a hole the size says nothing.
+    let most = state.layout.blocks_count;
+    let mut left = if hole.is_some() { most } else { blocks_of_file.min(most) };
     for run in blocks.runs {
         let len = run.len.min(left);
         left = left.saturating_sub(len);

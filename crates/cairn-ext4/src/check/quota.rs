@@ -72,10 +72,14 @@ pub(super) fn read(state: &State, kind: OwnerKind, ino: Ino) -> QuotaFile {
     };
     let mut found = Runs::new(MAP_BLOCKS);
     map::walk(state, ino, &record, &mut found);
+    let has_unwritten = found.runs.iter().any(|run| run.unwritten);
     let mut blocks = Blocks { state, runs: found.runs, last: None };
     let size = u64::try_from(QUOTA_BLOCK).unwrap_or(u64::MAX);
     let count = u32::try_from(record.size.checked_div(size).unwrap_or(0)).unwrap_or(u32::MAX);
     let mut file = QuotaFile::read(kind, count, &mut |number| blocks.read(number));
+    if has_unwritten {
+        file.damage.get_or_insert_with(|| "parts of it were never written".into());
+    }
     if found.is_damaged {
         file.damage.get_or_insert_with(|| "its block map is damaged".into());
     }

@@ -15,6 +15,7 @@ use super::corrected::Corrected;
 use super::facts::{Dispute, Facts, Suspect};
 use super::kinds;
 use super::source::Source;
+use super::value::Bytes;
 use crate::corrupt::Corrupt;
 use crate::dir::hash::HashSettings;
 use crate::error::Result;
@@ -63,6 +64,8 @@ pub(super) struct Totals {
     pub(super) trees: AtomicU64,
     pub(super) inline: AtomicU64,
     pub(super) values: AtomicU64,
+    /// Blocks of values of attributes that were read.
+    pub(super) read_values: AtomicU64,
     /// Blocks that more than one file has, and that a walk reads nevertheless.
     pub(super) read_twice: AtomicU64,
 }
@@ -87,6 +90,8 @@ pub(super) struct State {
     pub(super) inodes: Sparse<Facts>,
     /// Attribute blocks, of which several inodes may have the same.
     pub(super) shared: Mutex<BTreeMap<u64, Shared>>,
+    /// What is known of the bytes of values in inodes of their own.
+    pub(super) values: Mutex<BTreeMap<u64, Bytes>>,
     /// For each encrypted inode, a hash of the keys and modes that it is encrypted with.
     policies: Mutex<BTreeMap<u64, u64>>,
     /// Modes and flags that are others than the stored ones.
@@ -138,6 +143,7 @@ impl State {
             twice: BlockSet::new(clusters)?,
             inodes: Sparse::new(u64::from(layout.inodes_count).saturating_add(1))?,
             shared: Mutex::new(Rank::Leaf, BTreeMap::new()),
+            values: Mutex::new(Rank::Leaf, BTreeMap::new()),
             policies: Mutex::new(Rank::Leaf, BTreeMap::new()),
             corrected: Corrected::default(),
             suspects: Mutex::new(Rank::Leaf, Vec::new()),

@@ -1,6 +1,8 @@
 //! The value of an attribute that has an inode of its own: three places have its hash, and two of
 //! them decide.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use cairn_base::checksum::crc32c;
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
@@ -10,29 +12,46 @@ use super::state::State;
 use super::visitor::Runs;
 use super::{kinds, map};
 use crate::format::inode::Inode as Record;
-use crate::format::xattr::entry_hashes_of_inode;
+use crate::format::xattr::is_of_value;
 
-/// Bytes of a value at most.
-const MOST: u64 = 64 << 10;
 /// Blocks of a map that are descended from at most.
 const MOST_NODES: u32 = 64;
 
-/// What the bytes of a value say, where the hash of its inode contradicts the entry.
+/// What is known of the bytes of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bytes {
+    /// Their hash.
+    Hash(u32),
+    /// They cannot be read now.
+    Unknown,
+    /// Readers refuse them, for this reason.
+    Refused(&'static str),
+}
+
+/// What the bytes of a value say of the hashes of its entry and its inode.
 pub(super) enum Says {
     /// The entry is right.
     Entry,
-    /// The inode is right.
+    /// The entry is wrong.
     Inode,
-    /// Neither is.
+    /// Neither is right.
     Neither,
 }
 
 /// Compares the hashes with the bytes. Adds the finding if it is the inode that is wrong.
-pub(super) fn judge(state: &State, ino: Ino, record: &Record, name: &[u8], entry: u32) -> Says {
+pub(super) fn judge(
+    state: &State,
+    ino: Ino,
+    record: &Record,
+    (name, entry): (&[u8], u32),
+    bytes: Option<u32>,
+) -> Says {
     let stored = record.value_facts().hash;
-    match hash(state, ino, record) {
-        Some(hash) if hash == stored => Says::Inode,
-        Some(hash) if entry_hashes_of_inode(name, hash).contains(&entry) => {
+    let hash = bytes.unwrap_or(stored);
+    match (is_of_value(entry, name, hash), hash == stored) {
+        (true, true) => Says::Entry,
+        (false, true) if bytes.is_some() => Says::Inode,
+        (true, false) if entry != 0 => {
             let place = Place::inode(ino.get()).in_field("i_atime");
             state.findings.add(Finding::new(&kinds::VALUE_HASH, place).hex(stored, hash));
             Says::Entry
@@ -41,27 +60,53 @@ pub(super) fn judge(state: &State, ino: Ino, record: &Record, name: &[u8], entry
     }
 }
 
-/// The hash of the bytes, if they can be read.
-fn hash(state: &State, ino: Ino, record: &Record) -> Option<u32> {
-    if record.size > MOST {
-        return None;
+/// The hash of the bytes. Each value is read once, and all together as many blocks as the volume
+/// has.
+pub(super) fn hash(state: &State, ino: Ino, record: &Record) -> Bytes {
+    if let Some(known) = state.values.lock().get(&ino.get()) {
+        return *known;
+    }
+    let found = read(state, ino, record).map_or_else(
+        |unread| unread,
+        |bytes| Bytes::Hash(crc32c(state.layout.value_seed(), &bytes)),
+    );
+    state.values.lock().insert(ino.get(), found);
+    found
+}
+
+fn read(state: &State, ino: Ino, record: &Record) -> Result<Vec<u8>, Bytes> {
+    let block = u64::from(state.layout.block_size);
+    let blocks = record.size.div_ceil(block);
+    let before = state.totals.read_values.fetch_add(blocks, Relaxed);
+    if before.saturating_add(blocks) > state.layout.blocks_count {
+        return Err(Bytes::Unknown);
     }
     let mut found = Runs::new(MOST_NODES);
     map::walk(state, ino, record, &mut found);
     if found.is_damaged {
-        return None;
+        // What a repair leaves of it is looked at again.
+        return Err(Bytes::Unknown);
     }
-    let block = u64::from(state.layout.block_size);
-    let mut bytes = vec![0; usize::try_from(record.size).ok()?];
-    for run in found.runs.iter().filter(|run| !run.unwritten) {
-        for at in run.start..run.end().min(record.size.div_ceil(block)) {
-            let pba = Pba(run.pba.get().saturating_add(at.saturating_sub(run.start)));
-            let read = state.source.block(pba).ok()?;
-            let from = usize::try_from(at.saturating_mul(block)).ok()?;
-            let rest = bytes.get_mut(from..)?;
-            let len = rest.len().min(as_index(state.layout.block_size));
-            rest.get_mut(..len)?.copy_from_slice(read.get(..len)?);
+    let mut bytes = Vec::new();
+    let mut at = 0;
+    for run in found.runs.iter().take_while(|run| run.start < blocks) {
+        if run.start != at || run.unwritten {
+            break;
         }
+        let len = run.len.min(blocks.saturating_sub(at));
+        for index in 0..len {
+            let pba = Pba(run.pba.get().saturating_add(index));
+            let read = state.source.block(pba).map_err(|error| {
+                state.unreadable(Place::inode(ino.get()).at_block(pba.get()), &error);
+                Bytes::Unknown
+            })?;
+            bytes.extend_from_slice(read.get(..as_index(state.layout.block_size)).unwrap_or(&[]));
+        }
+        at = at.saturating_add(len);
     }
-    Some(crc32c(state.layout.value_seed(), &bytes))
+    if at < blocks {
+        return Err(Bytes::Refused("has a hole"));
+    }
+    bytes.truncate(usize::try_from(record.size).unwrap_or(usize::MAX));
+    Ok(bytes)
 }

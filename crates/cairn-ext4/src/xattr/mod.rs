@@ -32,7 +32,7 @@ use cairn_cache::block::BufferCache;
 use cairn_vfs::XattrMode;
 
 use crate::checksum::MetadataChecksum;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::xattr::{
     self, Attribute, OwnedAttribute, OwnedValue, VALUE_MAX, Value, XattrLocation,
     entry_hash_of_inode, fits,
@@ -118,6 +118,16 @@ impl XattrEdit<'_> {
     }
 }
 
+/// What readers refuse of an attribute whose value is `here`: its name, or its form.
+#[must_use]
+pub(crate) fn refused(index: u8, name: &[u8], here: &[u8]) -> Option<&'static str> {
+    let is_acl = matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT);
+    let is_malformed =
+        || matches!(acl::to_shown(here), Err(Error::Vfs(cairn_vfs::Error::Invalid(_))));
+    names::refused(index, name)
+        .or_else(|| (is_acl && is_malformed()).then_some("a malformed access control list"))
+}
+
 /// The attributes of both containers during a change.
 #[derive(Default)]
 pub(crate) struct Content {
@@ -191,7 +201,7 @@ impl XattrStore<'_> {
         })?;
         let value = values.read(far, size)?;
         let hash = self.value_hash(&value);
-        if stored != 0 && !xattr::entry_hashes_of_inode(attribute.name, hash).contains(&stored) {
+        if !xattr::is_of_value(stored, attribute.name, hash) {
             return Err(location
                 .corrupt(ino, "hash of a value in an inode does not match", far.get())
                 .into());

@@ -64,6 +64,31 @@ pub(crate) fn full(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
     Some([prefix, rest].concat())
 }
 
+/// A name for messages, whether readers accept it or not.
+#[must_use]
+pub(crate) fn shown(index: u8, rest: &[u8]) -> String {
+    match full(index, rest) {
+        Some(full) => full.escape_ascii().to_string(),
+        None => format!("{} of the prefix {index}", rest.escape_ascii()),
+    }
+}
+
+/// What no reader accepts of a stored name.
+#[must_use]
+pub(crate) fn refused(index: u8, rest: &[u8]) -> Option<&'static str> {
+    let is_whole = WHOLE.iter().any(|(other, _)| *other == index);
+    if index == 0 {
+        Some("a name without a prefix")
+    } else if rest.contains(&0) {
+        Some("a name with a NUL in it")
+    } else if rest.is_empty() && !is_whole {
+        Some("a prefix without a name")
+    } else {
+        let is_long = full(index, rest).is_some_and(|full| parse(&full).is_err());
+        is_long.then_some("a name that is too long")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +109,12 @@ mod tests {
         assert!(parse(&long).is_err() && parse(&long[1..]).is_err() && parse(&long[..255]).is_ok());
         assert_eq!(full(SYSTEM, b"data"), None);
         assert_eq!(full(ACL_ACCESS, b"x"), None);
+        for (index, rest) in [(0, &b"x"[..]), (USER, b""), (USER, b"x\0"), (SYSTEM, b"")] {
+            assert!(refused(index, rest).is_some(), "{index} {rest:?}");
+        }
+        assert!(refused(USER, &[b'x'; 251]).is_some());
+        for (index, rest) in [(ACL_ACCESS, &b""[..]), (USER, b"x"), (SYSTEM, b"data"), (9, b"c")] {
+            assert!(refused(index, rest).is_none(), "{index} {rest:?}");
+        }
     }
 }

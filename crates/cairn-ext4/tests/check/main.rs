@@ -3,6 +3,7 @@
 //!
 //! `CAIRN_DEEP=1` runs more seeds.
 
+mod attributes;
 #[path = "../common/checked.rs"]
 mod checked;
 mod checksums;

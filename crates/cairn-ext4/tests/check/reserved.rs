@@ -1,10 +1,13 @@
 //! The inodes that belong to the volume, and what the superblock says of them.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 use cairn_check::repair::Scope;
+use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, dumpe2fs, e2fsck_check, mke2fs};
 
@@ -156,4 +159,52 @@ fn a_resize_inode_counts_clusters() {
         let said = complaint(&after, &hurt);
         assert!(said.is_none(), "{request}: {}", said.unwrap_or_default());
     }
+}
+
+/// What a mount refuses of a file that belongs to the volume, a check finds and a repair mends.
+#[test]
+fn what_a_mount_refuses_of_the_volumes_files_is_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    let features = ["-O", "orphan_file,quota,project", "-E", "quotatype=usrquota:prjquota"];
+    mke2fs(&sound, 16 << 20, &[ARGS, &features].concat());
+    let said = dumpe2fs(&sound);
+    let number = |before: &str| -> u64 {
+        let line = said.lines().find_map(|line| line.strip_prefix(before));
+        line.expect(before).trim().parse().unwrap()
+    };
+    let orphans = number("Orphan file inode:");
+    let project = number("Project quota inode:");
+    let before = snapshot(read_image(&sound).unwrap());
+    let mut requests = vec![format!("sif <{project}> links_count 0")];
+    for ino in [3, 8, orphans, project] {
+        // The first block of the first extent, and its length: unwritten.
+        for change in ["block[3] 1", "block[3] 65535", "block[4] 32769"] {
+            requests.push(format!("sif <{ino}> {change}"));
+        }
+    }
+    let mut wrong = Vec::new();
+    for request in &requests {
+        let device = injected(&sound, &hurt, request);
+        let options = MountOptions::parse("ro").unwrap();
+        let opened = Ext4::open(Arc::new(device.fork()), Threads::new(), &options);
+        if opened.is_err() && !flags(&check(Arc::new(device.fork()))) {
+            wrong.push(format!("{request}: no mount, and nothing is found"));
+        }
+        drop(opened);
+        for scope in [Scope::Accounting, Scope::All] {
+            let Some((plan, after)) = repaired(&device, scope) else {
+                wrong.push(format!("{request}, {scope:?}: refused"));
+                continue;
+            };
+            if scope == Scope::Accounting && plan.after.count() > 0 {
+                continue;
+            }
+            if let Some(said) = complaint(&after, &hurt) {
+                wrong.push(format!("{request}, {scope:?}: {said}"));
+            }
+            before.assert_same(&snapshot(after));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), requests.len(), wrong.join("\n"));
 }

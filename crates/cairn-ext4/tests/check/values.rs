@@ -56,3 +56,28 @@ fn the_hash_of_a_value_that_contradicts_two_others_is_set() {
     assert!(plan.steps.losing().any(|step| step.kind.code == "ext4.xattr.value"));
     assert!(complaint(&after, &hurt).is_none());
 }
+
+/// Readers compare a value with its hash, and refuse a hole in it.
+#[test]
+fn a_value_that_no_reader_accepts_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, value) = volume(&path);
+    let request = format!("bmap <{value}> 1");
+    let block = judge::run("debugfs", ["-R", &request, path.to_str().unwrap()]);
+    let block: u64 = block.lines().find_map(|line| line.parse().ok()).unwrap();
+    let other = sound.fork();
+    other.write_at(block * 1024 + 9, b"x".to_vec()).unwrap();
+    let with_hole = injected(&path, &hurt, &format!("sif <{value}> block[3] 1"));
+    let unwritten = injected(&path, &hurt, &format!("sif <{value}> block[4] 32771"));
+    for (what, device) in [("a byte", other), ("a hole", with_hole), ("unwritten", unwritten)] {
+        let (plan, _) = repaired(&device, Scope::Accounting).expect(what);
+        assert!(plan.after.count() > 0, "{what}: nothing is found");
+        let (plan, after) = repaired(&device, Scope::All).expect(what);
+        let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+        let loss = "Lost of /file: the extended attribute user.big.";
+        assert!(lost.iter().any(|step| step.contains(loss)), "{what}: {lost:?}");
+        assert!(complaint(&after, &hurt).is_none(), "{what}");
+        snapshot(after);
+    }
+}

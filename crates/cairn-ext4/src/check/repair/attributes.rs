@@ -1,14 +1,15 @@
 //! Extended attributes.
 
 use cairn_base::{Ino, Pba};
-use cairn_check::Finding;
+use cairn_check::{Finding, Kind, Severity};
 
-use super::super::kinds;
+use super::super::{attributes, kinds};
 use super::mender::{DAMAGED, Mender};
 use crate::error::Result;
 use crate::format::xattr::{
-    self, OwnedAttribute, OwnedValue, XattrLocation, entry_hash_of_inode, fits,
+    self, Attribute, OwnedAttribute, OwnedValue, XattrLocation, entry_hash_of_inode, fits,
 };
+use crate::xattr::names;
 
 /// Mends the attributes of an inode where the finding is.
 pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
@@ -55,12 +56,15 @@ pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Resu
         mender.lose(finding, ino, "the extended attributes in this place");
         return Ok(());
     };
-    let owned: Vec<OwnedAttribute> = attributes.iter().map(OwnedAttribute::from).collect();
-    let (kept, is_lost) = keep(mender, owned, finding);
-    put(mender, ino, record.file_acl, location, bytes.len(), kept)?;
-    match is_lost {
-        true => mender.lose(finding, ino, "an extended attribute"),
-        false => mender.step(finding),
+    let (kept, mut lost) = keep(mender, &attributes, location, finding);
+    lost.extend(put(mender, ino, record.file_acl, location, bytes.len(), kept)?);
+    for attribute in &lost {
+        let name = names::shown(attribute.index, &attribute.name);
+        mender.lose(finding, ino, &format!("the extended attribute {name}"));
+    }
+    // What another finding was about may be gone with it.
+    if lost.is_empty() && (is_unusable || finding.kind.severity == Severity::Accounting) {
+        mender.step(finding);
     }
     Ok(())
 }
@@ -87,31 +91,42 @@ fn mend_header(bytes: &mut [u8]) {
     }
 }
 
-/// The attributes that stay, with the right hashes, and whether some do not.
+/// The attributes that stay, with the right hash where one is wrong, and those that do not.
 fn keep(
     mender: &Mender<'_>,
-    owned: Vec<OwnedAttribute>,
+    all: &[Attribute<'_>],
+    location: XattrLocation,
     finding: &Finding,
-) -> (Vec<OwnedAttribute>, bool) {
-    let is_value = finding.kind.code == kinds::XATTR_VALUE.code;
+) -> (Vec<OwnedAttribute>, Vec<OwnedAttribute>) {
+    let is = |kind: &Kind| finding.kind.code == kind.code;
     let named = finding.place.name.as_deref();
-    let before = owned.len();
-    let mut kept = Vec::new();
-    for mut attribute in owned {
-        if let OwnedValue::Inode { ino, hash, .. } = &mut attribute.value {
-            if is_value && named == Some(&attribute.name) {
-                continue;
-            }
-            if let Some(record) = mender.state.record(*ino) {
-                *hash = entry_hash_of_inode(&attribute.name, record.value_facts().hash);
-            }
+    let overlapping = attributes::overlapping(all, location);
+    let (mut kept, mut lost) = (Vec::new(), Vec::new());
+    for attribute in all {
+        let is_named = named == Some(attribute.name);
+        let mut owned = OwnedAttribute::from(attribute);
+        let is_far = matches!(owned.value, OwnedValue::Inode { .. });
+        let is_wrong = attributes::refused(attribute).is_some()
+            || overlapping.iter().any(|(other, _)| std::ptr::eq(*other, attribute));
+        if is_wrong && (is(&kinds::XATTR_INVALID) || is(&kinds::XATTR_REFUSED))
+            || is(&kinds::XATTR_VALUE) && is_named && is_far
+        {
+            lost.push(owned);
+            continue;
         }
-        kept.push(attribute);
+        if is(&kinds::XATTR_HASH)
+            && is_named
+            && let OwnedValue::Inode { ino, hash, .. } = &mut owned.value
+            && let Some(record) = mender.state.record(*ino)
+        {
+            *hash = entry_hash_of_inode(attribute.name, record.value_facts().hash);
+        }
+        kept.push(owned);
     }
-    let is_lost = kept.len() < before;
-    (kept, is_lost)
+    (kept, lost)
 }
 
+/// Writes the attributes. Returns those for which there is no room.
 fn put(
     mender: &Mender<'_>,
     ino: Ino,
@@ -119,23 +134,24 @@ fn put(
     location: XattrLocation,
     room: usize,
     mut kept: Vec<OwnedAttribute>,
-) -> Result<bool> {
+) -> Result<Vec<OwnedAttribute>> {
+    let mut left = Vec::new();
     while !fits(room, location, &kept) {
-        kept.pop();
+        left.extend(kept.pop());
     }
     match location {
         XattrLocation::Inode => {
-            mender.edit(ino, |record| xattr::encode_inode(&mut record.extra, &kept))
+            mender.edit(ino, |record| xattr::encode_inode(&mut record.extra, &kept))?;
         }
         XattrLocation::Block if kept.is_empty() => {
-            mender.edit(ino, |record| record.file_acl = Pba(0))
+            mender.edit(ino, |record| record.file_acl = Pba(0))?;
         }
         XattrLocation::Block => {
             let mut block = mender.empty_block();
             xattr::encode_block(&mut block, &mut kept);
             xattr::seal_block(&mut block, pba, mender.state.layout.checksum);
             mender.write(pba, block)?;
-            Ok(true)
         }
     }
+    Ok(left)
 }

@@ -76,7 +76,10 @@ fn one(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
         if (code.starts_with("ext4.map.") && !is_acl) || code.starts_with("ext4.extent.") {
             map.push(*finding);
         } else if is_acl || code.starts_with("ext4.xattr.") {
-            if values.insert((finding.place.block, code)) {
+            // One attribute, or all that are alike in a place.
+            let of_one = [kinds::XATTR_VALUE.code, kinds::XATTR_HASH.code].contains(&code);
+            let name = finding.place.name.as_ref().filter(|_| of_one);
+            if values.insert((finding.place.block, code, name)) {
                 attributes::mend(mender, ino, finding)?;
             }
         } else {

@@ -4,7 +4,9 @@ use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_check::Finding;
 
+use super::super::orphans::hole;
 use super::super::owners::has_map;
+use super::super::visitor::Run;
 use super::mender::Mender;
 use super::policy::Truncate;
 use super::{rewrite, runs};
@@ -87,16 +89,24 @@ fn end(mender: &Mender<'_>, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// Makes every block of the orphan file an empty one.
+/// Makes every block of the orphan file an empty one. Where the file has holes, its blocks move
+/// together: they are empty, so that their order says nothing.
 fn empty_file(mender: &Mender<'_>) -> Result<()> {
     let state = mender.state;
     let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
     if !state.layout.features.compat(Compat::ORPHAN_FILE) || state.strangers.contains(&ino) {
         return Ok(());
     }
-    let Some(record) = state.record(ino) else { return Ok(()) };
+    let Some(mut record) = state.record(ino) else { return Ok(()) };
     let found = runs::collect(state, ino, &record);
     let seed = record.seed(ino, &state.layout);
+    if found.is_sound && hole(&found.runs).is_some() {
+        let (runs, blocks) = together(&found.runs);
+        if runs::store(mender, ino, &mut record, &runs)? {
+            let size = blocks.saturating_mul(state.layout.block_size.into());
+            mender.edit(ino, |stored| (stored.block, stored.size) = (record.block, size))?;
+        }
+    }
     for run in found.runs.iter().filter(|_| found.is_sound) {
         for at in 0..run.len {
             let pba = Pba(run.pba.get().saturating_add(at));
@@ -108,4 +118,15 @@ fn empty_file(mender: &Mender<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The runs one behind the other, and how many blocks they have.
+fn together(runs: &[Run]) -> (Vec<Run>, u64) {
+    let mut end = 0_u64;
+    let mut moved = Vec::with_capacity(runs.len());
+    for run in runs {
+        moved.push(Run { start: end, unwritten: false, ..*run });
+        end = end.saturating_add(run.len);
+    }
+    (moved, end)
 }

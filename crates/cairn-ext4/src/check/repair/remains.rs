@@ -81,11 +81,17 @@ fn loss(remains: &Remains, has_fast_commits: bool) -> String {
     match (remains.is_whole(), has_fast_commits) {
         (true, true) => "the last changes, made by fast commits".into(),
         (true, false) => "what the log would change where the volume has no blocks".into(),
-        (false, _) => format!(
-            "the last contents of {} blocks of the volume, and what {} blocks of the journal held",
-            remains.lost.len(),
-            remains.unknown.len()
-        ),
+        (false, _) => {
+            let (lost, unknown) = (remains.lost.len(), remains.unknown.len());
+            let behind = match has_fast_commits {
+                true => ", and all changes that fast commits made behind it",
+                false => "",
+            };
+            format!(
+                "the last contents of {lost} blocks of the volume, \
+                 and what {unknown} blocks of the journal held{behind}"
+            )
+        }
     }
 }
 

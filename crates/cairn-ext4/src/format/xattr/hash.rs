@@ -27,9 +27,14 @@ pub(crate) fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
 }
 
 /// The valid results for [`entry_hash_of_inode`]: older kernels use signed bytes of the name.
-#[must_use]
-pub(crate) fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
+fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
     entry_hashes(name, &value_hash.to_le_bytes())
+}
+
+/// Does an entry with this hash have the value with this one? 0 says nothing.
+#[must_use]
+pub(crate) fn is_of_value(entry: u32, name: &[u8], value_hash: u32) -> bool {
+    entry == 0 || entry_hashes_of_inode(name, value_hash).contains(&entry)
 }
 
 fn signed_name_hash(name: &[u8]) -> u32 {

@@ -17,7 +17,7 @@ use crate::corrupt::Corrupt;
 mod hash;
 mod seal;
 
-pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes, entry_hashes_of_inode};
+pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes, is_of_value};
 pub(crate) use seal::{seal_block, verify_block};
 
 /// `h_magic` of blocks and of the inode area.

@@ -1,0 +1,111 @@
+//! Entries of attributes that no reader accepts: found, and removed with their names in the list.
+
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::{self, KernelMount, mke2fs};
+
+use crate::repaired::{complaint, place_of, repaired, snapshot};
+
+const MAGIC: [u8; 4] = [0, 0, 2, 0xea];
+/// Version 2: the owner, user 1000, the group, the mask and others.
+const ACL: &[(u16, u16, u32)] =
+    &[(1, 6, !0), (2, 7, 1000), (4, 4, !0), (0x10, 7, !0), (0x20, 4, !0)];
+
+/// A volume of a file with attributes: in its inode of so many bytes, or in a block.
+fn volume(path: &Path, inode_size: &str) -> (MemoryDevice, u64) {
+    let args = ["-t", "ext4", "-b", "1024", "-I", inode_size, "-O", "^metadata_csum"];
+    mke2fs(path, 8 << 20, &args);
+    let mount = KernelMount::new(path, "");
+    let file = mount.path().join("file");
+    std::fs::write(&file, "contents").unwrap();
+    let set = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(&file, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    };
+    let entries = ACL.iter().flat_map(|(tag, may, id)| {
+        [&tag.to_le_bytes()[..], &may.to_le_bytes(), &id.to_le_bytes()].concat()
+    });
+    let list: Vec<u8> = 2_u32.to_le_bytes().into_iter().chain(entries).collect();
+    set("user.d", b"11");
+    set("system.posix_acl_access", &list);
+    mount.unmount();
+    let device = read_image(path).unwrap();
+    let record = place_of(path, "/file");
+    let said = judge::run("debugfs", ["-R", "stat /file", path.to_str().unwrap()]);
+    let block = said.split("File ACL: ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let place = match block.parse().unwrap() {
+        0 => {
+            let bytes = device.read_at(record, 256).unwrap();
+            let at = (128..200).find(|at| bytes[*at..*at + 4] == MAGIC).unwrap();
+            record + at as u64 + 4
+        }
+        block => block * 1024 + 32_u64,
+    };
+    (device, place)
+}
+
+/// The entry with this prefix, and the end of all, counted from the first.
+fn entry(device: &MemoryDevice, place: u64, index: u8) -> (u64, u64) {
+    let bytes = device.read_at(place, 128).unwrap();
+    let (mut at, mut found) = (0, None);
+    while bytes[at..at + 4] != [0; 4] {
+        if bytes[at + 1] == index {
+            found = Some(at as u64);
+        }
+        at += (usize::from(bytes[at]) + 19) & !3;
+    }
+    (found.expect("an entry with this prefix"), at as u64)
+}
+
+#[test]
+fn an_attribute_that_no_reader_accepts_is_removed_with_its_name_in_the_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let mut wrong = Vec::new();
+    for inode_size in ["256", "128"] {
+        let (sound, place) = volume(&path, inode_size);
+        let (user, end) = entry(&sound, place, 1);
+        let (list, _) = entry(&sound, place, 2);
+        let word = sound.read_at(place + list + 2, 2).unwrap();
+        let offset = u64::from(u16::from_le_bytes([word[0], word[1]]));
+        let value = if inode_size == "256" { place + offset } else { place - 32 + offset };
+        // The place, the bytes there, and how the list of losses names the attribute.
+        let cases = [
+            ("no prefix", place + user + 1, &[0_u8][..], "d of the prefix 0"),
+            ("a NUL", place + user + 16, &[0], "user.\\x00"),
+            ("behind the end", place + end + 1, &[1], "user."),
+            ("a wrong tag", value + 4, &[3], "system.posix_acl_access"),
+            ("a wrong version", value, &[9], "system.posix_acl_access"),
+            ("another prefix", place + list + 1, &[1, 0, 0], "user."),
+        ];
+        for (what, at, bytes, name) in cases {
+            let device = sound.fork();
+            device.write_at(at, bytes.to_vec()).unwrap();
+            let what = format!("{what}, inodes of {inode_size} bytes");
+            let mut say = |said: String| wrong.push(format!("{what}: {said}"));
+            match repaired(&device, Scope::Accounting) {
+                Some((plan, _)) if plan.after.count() > 0 => {}
+                Some(_) => say("not found, or mended without a loss".into()),
+                None => say("refused".into()),
+            }
+            let Some((plan, after)) = repaired(&device, Scope::All) else {
+                say("all is refused".into());
+                continue;
+            };
+            let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+            let loss = format!("Lost of /file: the extended attribute {name}.");
+            if lost.len() != 1 || !lost.iter().any(|step| step.contains(&loss)) {
+                say(format!("{loss} {lost:?}"));
+            }
+            if let Some(said) = complaint(&after, &hurt) {
+                say(said);
+            }
+            // It reads all attributes of all files.
+            snapshot(after);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
