@@ -4,6 +4,7 @@
 mod blocks;
 mod chain;
 mod clean;
+mod clusters;
 mod faults;
 mod features;
 mod fields;
