@@ -25,9 +25,10 @@ cairn_check::kinds! {
         "The features are set as the inodes show them.";
     /// A field of the superblock is impossible, and nothing is read by it.
     SUPERBLOCK_FIELD = "f2fs.superblock.field", Accounting,
-        "The superblock names quota files without the feature or by impossible numbers, or devices \
-            that do not make up the volume.",
-        "The number is set to 0; the names of devices are cleared, if the volume has one device.";
+        "The superblock names quota files without the feature, by impossible numbers or by those \
+            of files with names, or devices that do not make up the volume.",
+        "The number is set to that of the hidden quota file, or else to 0; the names of devices \
+            are cleared, if the volume has one device.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
         "The superblock records that errors were found or that the volume has stopped.",
