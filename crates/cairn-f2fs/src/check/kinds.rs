@@ -113,7 +113,8 @@ cairn_check::kinds! {
     /// A node that no inode reaches.
     NAT_UNREACHABLE = "f2fs.nat.unreachable", Losing,
         "The NAT has a node that its inode does not reach.",
-        "The node is freed.";
+        "It is linked again if its footer shows where and no right node is there; else it is \
+            freed.";
     /// A SIT entry is impossible.
     SIT_ENTRY = "f2fs.sit.entry", Accounting,
         "An entry of the segment information table (SIT) contradicts itself.",

@@ -14,6 +14,7 @@ mod kernel;
 mod listed;
 mod misread;
 mod names;
+mod nodes;
 mod numbers;
 mod places;
 mod quota;

@@ -278,6 +278,9 @@ impl Edit<'_> {
         for finding in found.iter().filter(|found| is_one(found, &[&kinds::BLOCK_UNLINKED])) {
             changed |= self.link_block(finding)?;
         }
+        for finding in found.iter().filter(|found| is_one(found, &[&kinds::NAT_UNREACHABLE])) {
+            changed |= scope.allows(finding.kind) && self.link_node(finding)?;
+        }
         if changed {
             return Ok(true);
         }
