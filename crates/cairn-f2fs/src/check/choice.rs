@@ -132,6 +132,7 @@ fn see(
     let inodes = Totals::get(&context.totals.inodes);
     let count_of = |kind| context.findings.count_of(kind);
     let wrong_sums = count_of(&kinds::INODE_CHECKSUM).saturating_add(count_of(&kinds::INODE_FIELD));
+    let wrong_fields = count_of(&kinds::SUPERBLOCK_FIELD);
     let report = Report::new(context.findings.take(), usage(&context));
     let count = |is_one: fn(Severity) -> bool| -> u64 {
         let counts = report.counts.iter().filter(|(kind, _)| is_one(kind.severity));
@@ -139,7 +140,8 @@ fn see(
     };
     let weight = Weight {
         fatal: count(|severity| severity == Severity::Fatal),
-        losing: count(|severity| severity == Severity::Losing),
+        // A quota file that is not compared has no findings.
+        losing: count(|severity| severity == Severity::Losing).saturating_add(wrong_fields),
         all: report.count(),
         is_limited: context.volume.superblock.read_only_reason().is_some(),
     };

@@ -65,7 +65,8 @@ fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>, threads: usize) 
         context.failure()?;
     }
     links::names(context);
-    quota::check(context);
+    context.step(|scratch| quota::check(context, scratch));
+    context.failure()?;
     context.progress.begin("segments", segments::steps(layout));
     context.step(|scratch| segments::check(context, scratch));
     context.failure()?;

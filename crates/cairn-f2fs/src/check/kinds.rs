@@ -25,9 +25,10 @@ cairn_check::kinds! {
         "The features are set as the inodes show them.";
     /// A field of the superblock is impossible, and nothing is read by it.
     SUPERBLOCK_FIELD = "f2fs.superblock.field", Accounting,
-        "The superblock names quota files without the feature or by impossible numbers, or devices \
-            that do not make up the volume.",
-        "The number is set to 0; the names of devices are cleared, if the volume has one device.";
+        "The superblock names quota files without the feature, by impossible numbers or by those \
+            of files with names, or devices that do not make up the volume.",
+        "The number is set to that of the hidden quota file, or else to 0; the names of devices \
+            are cleared, if the volume has one device.";
     /// The superblock records errors.
     SUPERBLOCK_ERRORS = "f2fs.superblock.errors", Accounting,
         "The superblock records that errors were found or that the volume has stopped.",
@@ -112,7 +113,8 @@ cairn_check::kinds! {
     /// A node that no inode reaches.
     NAT_UNREACHABLE = "f2fs.nat.unreachable", Losing,
         "The NAT has a node that its inode does not reach.",
-        "The node is freed.";
+        "It is linked again if its footer shows where and no right node is there; else it is \
+            freed.";
     /// A SIT entry is impossible.
     SIT_ENTRY = "f2fs.sit.entry", Accounting,
         "An entry of the segment information table (SIT) contradicts itself.",

@@ -42,6 +42,7 @@ mod journals;
 pub mod kinds;
 mod links;
 mod missing;
+mod named;
 mod nat;
 mod nat_bits;
 mod nodes;

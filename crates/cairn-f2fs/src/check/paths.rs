@@ -1,14 +1,14 @@
 //! The paths of the inodes in findings, as far as their names are known: each inode has its name
-//! and its parent's number.
+//! and its parent's number. Of those that do not record them, the entries are looked for.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use cairn_check::Finding;
 use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
-use super::types;
+use super::{named, types};
 use crate::error::Result;
 use crate::format::Inode;
 use crate::format::inode::Advise;
@@ -16,6 +16,8 @@ use crate::format::units::Nid;
 
 /// Most directories on the way of a path.
 const DEPTH: usize = 100;
+/// Most walks over all directories, the last of which is not made.
+const SEARCHES: usize = 4;
 
 /// The name and the parent of each inode on the way.
 type Known = HashMap<Nid, Option<(Vec<u8>, Nid)>>;
@@ -30,14 +32,41 @@ pub(super) fn add(
     findings: &mut [Finding],
 ) -> Result<()> {
     let mut known = Known::new();
-    for finding in findings {
-        let ino = finding.place.inode.and_then(|ino| u32::try_from(ino).ok()).map(Nid);
-        let Some(ino) = ino else { continue };
-        if let Some(path) = path(context, scratch, &mut known, ino)? {
-            finding.place = finding.place.clone().with_path(&path);
+    let mut sought = BTreeSet::new();
+    // A directory on the way may be what has no name.
+    for _ in 0..SEARCHES {
+        if add_known(context, scratch, &mut known, findings)? == 0 {
+            break;
+        }
+        let nameless = known.iter().filter(|(_, name)| name.is_none()).map(|(ino, _)| *ino);
+        let wanted: BTreeSet<Nid> = nameless.filter(|ino| sought.insert(*ino)).collect();
+        if wanted.is_empty() {
+            break;
+        }
+        for (ino, name) in named::find(context, scratch, &wanted)? {
+            known.insert(ino, Some(name));
         }
     }
     Ok(())
+}
+
+/// Adds the paths that are known. Returns how many are not.
+fn add_known(
+    context: &Context,
+    scratch: &mut Scratch,
+    known: &mut Known,
+    findings: &mut [Finding],
+) -> Result<usize> {
+    let mut missing = 0_usize;
+    for finding in findings.iter_mut().filter(|finding| finding.place.path.is_none()) {
+        let ino = finding.place.inode.and_then(|ino| u32::try_from(ino).ok()).map(Nid);
+        let Some(ino) = ino else { continue };
+        match path(context, scratch, known, ino)? {
+            Some(path) => finding.place = finding.place.clone().with_path(&path),
+            None => missing = missing.saturating_add(1),
+        }
+    }
+    Ok(missing)
 }
 
 fn path(

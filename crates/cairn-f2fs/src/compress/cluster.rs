@@ -19,7 +19,7 @@ use cairn_block::{Batch, BlockDevice, Durability, IoBuf, Request};
 
 use super::cache::ClusterCache;
 use super::pointers::pointers;
-use super::unpack;
+use super::{mark, unpack};
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::Result;
@@ -29,7 +29,7 @@ use crate::format::units::{BLOCK_SIZE, BlockAddr, Nid};
 use crate::inode::Inode;
 
 /// Bytes before the packed data: length, checksum, 16 reserved.
-const HEADER: usize = 24;
+pub(super) const HEADER: usize = 24;
 /// Bit of `i_compress_flag`: clusters have a checksum.
 const HAS_CHECKSUM: u16 = 1;
 
@@ -51,6 +51,7 @@ pub(super) fn contents(
     let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
         Arc::from(unpacked(&*disk.device, inode.nid, record, start, &list)?)
     } else {
+        mark::check(disk, inode, record, (start, &list))?;
         Arc::from(plain(&*disk.device, &list)?)
     };
     clusters.put(key, contents.clone());
@@ -69,7 +70,7 @@ fn plain(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-fn read_blocks(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
+pub(super) fn read_blocks(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
     let read =
         |addr: &BlockAddr| Request::Read { offset: addr.bytes(), buf: IoBuf::zeroed(BLOCK_SIZE) };
     let requests = list.iter().map(read).collect();

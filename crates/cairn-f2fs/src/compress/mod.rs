@@ -22,6 +22,7 @@
 mod cache;
 mod cluster;
 mod lzo;
+mod mark;
 mod pointers;
 mod unpack;
 
@@ -30,6 +31,7 @@ use cairn_base::units::as_u64;
 use cairn_block::BlockDevice;
 
 pub(crate) use cache::ClusterCache;
+pub(crate) use mark::{looks_packed, packed_blocks};
 
 use pointers::pointers;
 

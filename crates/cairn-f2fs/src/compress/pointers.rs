@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::format::inode::Inode as Record;
 use crate::format::units::BlockAddr;
 use crate::inode::Inode;
+use crate::inode::owned::{self, Pointer};
 use crate::node::tree::{self, Leaf};
 
 /// The pointers of the cluster that starts at a block; all holes if there is no node.
@@ -33,6 +34,7 @@ pub(super) fn pointers(
         Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; as_index(blocks)]),
         Leaf::Node(pointers) => pointers,
     };
+    let (holder, first) = pointers.place();
     // Clusters do not cross nodes.
     let list: Vec<BlockAddr> =
         (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
@@ -45,6 +47,17 @@ pub(super) fn pointers(
                 Corrupt::Mapping { ino: inode.nid, block, what, value: addr.get().into() }.into()
             );
         }
+    }
+    // A wrong pointer begins a run.
+    let mut before = BlockAddr::NULL;
+    for (index, addr) in (0_u16..).zip(list.iter().copied()) {
+        let goes_on = before.is_address() && before.get().checked_add(1) == Some(addr.get());
+        if addr.is_address() && !goes_on {
+            let block = start.saturating_add(index.into());
+            let slot = first.saturating_add(index);
+            owned::check(disk, Pointer { ino: inode.nid, block, holder, slot, addr })?;
+        }
+        before = addr;
     }
     Ok(list)
 }

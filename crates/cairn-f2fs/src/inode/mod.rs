@@ -19,7 +19,7 @@ pub(crate) mod lifetime;
 mod load;
 pub(crate) mod map;
 pub(crate) mod mapper;
-mod owned;
+pub(crate) mod owned;
 pub(crate) mod preallocate;
 pub(crate) mod proof;
 pub(crate) mod read_mapper;

@@ -15,21 +15,24 @@ use crate::format::{Features, Inode as Record, Log, NodeFooter, Summary, node};
 
 /// A data pointer of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pointer {
-    pub(super) ino: Nid,
+pub(crate) struct Pointer {
+    /// The file.
+    pub(crate) ino: Nid,
     /// The block of the file.
-    pub(super) block: u64,
+    pub(crate) block: u64,
     /// The inode or direct node with the pointer, and its number there.
-    pub(super) holder: Nid,
-    pub(super) slot: u16,
-    pub(super) addr: BlockAddr,
+    pub(crate) holder: Nid,
+    /// The pointer's number in the holder.
+    pub(crate) slot: u16,
+    /// Where it leads.
+    pub(crate) addr: BlockAddr,
 }
 
 /// Checks that the block is not another's.
 ///
 /// # Errors
 /// It is; or the device failed.
-pub(super) fn check(disk: &Disk, pointer: Pointer) -> Result<()> {
+pub(crate) fn check(disk: &Disk, pointer: Pointer) -> Result<()> {
     let Pointer { ino, block, holder, slot, addr } = pointer;
     // What is newer than the checkpoint has no summaries. A volume that is never cleaned has none.
     if disk.store.is_some()

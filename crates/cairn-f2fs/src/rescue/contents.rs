@@ -156,31 +156,79 @@ impl Mapped {
         pointers: impl Iterator<Item = Pointer>,
         cluster: u64,
     ) {
-        let mut packed = Clusters::new();
+        let (mut packed, mut unmarked) = (Clusters::new(), Clusters::new());
+        let mut present: Option<(u64, Vec<BlockAddr>)> = None;
         let size = usize::try_from(cluster).unwrap_or(1);
         for one in pointers {
             let within = one.block.checked_rem(cluster).unwrap_or(0);
             let first = one.block.saturating_sub(within);
-            if one.addr == BlockAddr::COMPRESS && within == 0 {
-                let mut list = vec![BlockAddr::NULL; size];
-                if let Some(slot) = list.first_mut() {
-                    *slot = one.addr;
-                }
-                packed.push((first, list));
-                continue;
+            if present.as_ref().is_none_or(|(start, _)| *start != first) {
+                let next = Some((first, vec![BlockAddr::NULL; size]));
+                let before = std::mem::replace(&mut present, next);
+                self.end_cluster(volume, record, before, (&mut packed, &mut unmarked));
             }
-            match packed.last_mut().filter(|(start, _)| *start == first) {
-                Some((_, list)) => {
-                    let at = usize::try_from(within).unwrap_or(usize::MAX);
-                    if let Some(slot) = list.get_mut(at).filter(|_| volume.layout.in_main(one.addr))
-                    {
-                        *slot = one.addr;
-                    }
-                }
-                None => self.add(volume, one.block, one.addr),
+            let at = usize::try_from(within).unwrap_or(usize::MAX);
+            let is_mark = one.addr == BlockAddr::COMPRESS && within == 0;
+            if let Some((_, list)) = &mut present
+                && let Some(slot) = list.get_mut(at)
+                && (is_mark || one.addr.is_address())
+            {
+                *slot = one.addr;
+            }
+        }
+        self.end_cluster(volume, record, present, (&mut packed, &mut unmarked));
+        let used = |list: &[BlockAddr]| {
+            as_u64(list.iter().skip(1).filter(|addr| addr.is_address()).count())
+        };
+        let saved = packed.iter().map(|(_, list)| cluster.saturating_sub(used(list)));
+        let saved = saved.fold(0, u64::saturating_add);
+        // Other contents may look as if they were packed.
+        if record.extra.is_some_and(|extra| extra.compr_blocks > saved) {
+            for (start, _) in &unmarked {
+                let what = "has lost its mark, and was unpacked as its data show";
+                self.runs.faults.add(format!("the cluster at block {start} {what}"));
+            }
+            packed.append(&mut unmarked);
+        } else {
+            for (start, list) in unmarked {
+                self.add_plain(volume, start, &list);
             }
         }
         self.packed = Some((record.clone(), packed));
+    }
+
+    /// Sorts a cluster by what it is: packed, perhaps packed, or plain.
+    fn end_cluster(
+        &mut self,
+        volume: &RawVolume,
+        record: &Inode,
+        cluster: Option<(u64, Vec<BlockAddr>)>,
+        (packed, unmarked): (&mut Clusters, &mut Clusters),
+    ) {
+        let Some((start, mut list)) = cluster else { return };
+        let is_packed = list.first() == Some(&BlockAddr::COMPRESS);
+        let is_inside = |addr: &BlockAddr| !addr.is_address() || volume.layout.in_main(*addr);
+        if is_packed {
+            list.iter_mut()
+                .filter(|addr| !is_inside(addr))
+                .for_each(|addr| *addr = BlockAddr::NULL);
+            packed.push((start, list));
+            return;
+        }
+        let may_be = record.extra.is_some_and(|extra| extra.compr_blocks > 0)
+            && list.iter().all(is_inside)
+            && compress::looks_packed(&*self.device, (self.ino, record), start, &list)
+                .unwrap_or(false);
+        match may_be {
+            true => unmarked.push((start, list)),
+            false => self.add_plain(volume, start, &list),
+        }
+    }
+
+    fn add_plain(&mut self, volume: &RawVolume, start: u64, list: &[BlockAddr]) {
+        for (block, addr) in (start..).zip(list) {
+            self.add(volume, block, *addr);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 mod blocks;
 mod chain;
 mod clean;
+mod clusters;
 mod deleted;
 mod faults;
 mod features;
@@ -14,6 +15,7 @@ mod kernel;
 mod listed;
 mod misread;
 mod names;
+mod nodes;
 mod numbers;
 mod places;
 mod quota;

@@ -11,6 +11,7 @@ use cairn_testkit::judge::command;
 use cairn_vfs::{FileSystem, IoFlags, NewInode, SetAttributes};
 
 use crate::inject::{Injection, Target};
+use crate::readers::View;
 use crate::repair::{apply, damaged, plan};
 use crate::volume::{End, MIB, loaded, open, work};
 use crate::{check, lines};
@@ -114,4 +115,54 @@ fn limits_stay_and_damage_is_repaired() {
             limits(&device);
         }
     }
+}
+
+/// The superblock's words for the files of users, groups and projects, in both copies.
+const NUMBERS_AT: usize = 1024 + 2745;
+const COPIES: [u64; 2] = [0, 4096];
+const LARGE: &[u8] = b"/e/large";
+
+fn number(device: &Arc<dyn BlockDevice>, copy: u64, at: usize) -> u32 {
+    let block = device.read_at(copy, 4096).unwrap();
+    u32::from_le_bytes(block[at..at + 4].try_into().unwrap())
+}
+
+#[test]
+fn a_users_file_does_not_become_one_of_quota() {
+    let target = Target::new(KIND);
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let large = &View::of(&sound).found[LARGE];
+    let of_project = NUMBERS_AT + 8;
+    let right = number(&sound, 0, of_project);
+    let damage = |with_file: bool| {
+        let mut blocks: Vec<_> = COPIES
+            .map(|copy| {
+                let mut block = target.read(copy);
+                let to = u32::try_from(large.ino).unwrap().to_le_bytes();
+                block[of_project..of_project + 4].copy_from_slice(&to);
+                (copy, block)
+            })
+            .into();
+        if with_file {
+            let inode = target.read(target.inode_of(right));
+            let at = 360 + usize::from(u16::from_le_bytes([inode[360], inode[361]]));
+            let first = u32::from_le_bytes(inode[at..at + 4].try_into().unwrap());
+            blocks.push((u64::from(first) << 12, vec![0xa5; 4096]));
+        }
+        let injection = Injection { what: "the number of a file".into(), blocks };
+        Arc::new(damaged(&target, &injection)) as Arc<dyn BlockDevice>
+    };
+    // The file of quota proves itself.
+    let device = damage(false);
+    assert!(codes(&device).contains(&"f2fs.superblock.field"));
+    repaired(&device, Scope::Accounting);
+    assert_eq!(COPIES.map(|copy| number(&device, copy, of_project)), [right; 2]);
+    assert!(View::of(&device).found[LARGE] == *large);
+    // It is damaged, too.
+    let device = damage(true);
+    let plan = plan(&device, Scope::All).unwrap();
+    assert!(!plan.is_refused && plan.after.count() == 0, "{}", lines(&plan.after));
+    apply(&plan, &device);
+    assert_eq!(COPIES.map(|copy| number(&device, copy, of_project)), [0; 2]);
+    assert!(View::of(&device).found[LARGE] == *large);
 }

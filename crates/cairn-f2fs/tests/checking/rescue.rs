@@ -18,9 +18,9 @@ use crate::volume::{End, MIB, open, volume, work};
 
 /// What a rescue hands out.
 #[derive(Default)]
-struct Taken {
-    files: BTreeMap<Vec<u8>, Vec<u8>>,
-    losses: Vec<Loss>,
+pub struct Taken {
+    pub files: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub losses: Vec<Loss>,
 }
 
 impl Receiver for Taken {
@@ -85,7 +85,7 @@ fn what_was_fsynced_is_rescued_as_it_was_last() {
     assert_eq!(taken.losses, []);
 }
 
-fn rescued(device: MemoryDevice) -> Taken {
+pub fn rescued(device: MemoryDevice) -> Taken {
     let mut taken = Taken::default();
     rescue::open(Arc::new(device), Choice::default()).unwrap().tree(&mut taken);
     taken

@@ -14,7 +14,7 @@ use super::*;
 
 fn put_back(store: &MemoryStore, manifest: &Bytes) {
     let tag = store.get("volumes/main").unwrap().tag;
-    store.put("volumes/main", &[manifest.clone()], Condition::IfMatch(&tag)).unwrap();
+    store.put("volumes/main", std::slice::from_ref(manifest), Condition::IfMatch(&tag)).unwrap();
 }
 
 fn names(store: &MemoryStore) -> Vec<String> {

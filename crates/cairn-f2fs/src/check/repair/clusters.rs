@@ -5,13 +5,9 @@ use std::collections::BTreeSet;
 use cairn_check::{Finding, Value};
 
 use super::edit::Edit;
+use crate::compress;
 use crate::error::Result;
-use crate::format::block::is_zero;
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, Nid};
-
-/// Bytes before packed data: its length, a checksum, and then only zeros.
-const HEADER: u64 = 24;
-const ZEROS: std::ops::Range<usize> = 8..24;
+use crate::format::units::{BlockAddr, Nid};
 
 impl Edit<'_> {
     /// Mends a finding about clusters. False if it stays.
@@ -119,10 +115,6 @@ impl Edit<'_> {
         }
         let Some(first) = first else { return Ok(None) };
         let bytes = self.read(first.get().into())?;
-        debug_assert_eq!(bytes.len(), BLOCK_SIZE);
-        let len = bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
-        let is_header = len > 0 && bytes.get(ZEROS).is_some_and(is_zero);
-        let needs = u64::from(len).saturating_add(HEADER).div_ceil(BLOCK_BYTES);
-        Ok((is_header && needs == packed).then_some(packed))
+        Ok(compress::packed_blocks(&bytes).filter(|needs| *needs == packed))
     }
 }

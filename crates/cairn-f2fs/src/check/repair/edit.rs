@@ -10,9 +10,11 @@ use cairn_base::units::as_index;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::{Scope, Step, Steps};
 use cairn_check::{Finding, Kind, Place};
+use cairn_vfs::FileKind;
 
 use super::super::claims::Use;
 use super::super::context::Context;
+use super::super::nodes::NodeState;
 use super::super::notes::Owners;
 use crate::error::Result;
 use crate::format::inode::InlineFlags;
@@ -97,7 +99,15 @@ impl<'r> Edit<'r> {
     /// Notes what an inode loses by a repair.
     pub(super) fn lost(&mut self, (kind, place): (&'static Kind, Place), ino: Nid, what: &str) {
         let path = self.paths.get(&ino).cloned().unwrap_or_default();
-        self.steps.add(Step::new(kind, place).losing(path, what));
+        let node = self.context.nodes.inode(ino).filter(|_| !path.is_empty());
+        let is_file = |node: &&NodeState| node.kind() != Some(FileKind::Directory);
+        let others = node.filter(is_file).map_or(0, |node| node.links().saturating_sub(1));
+        let what = match others {
+            0 => what.into(),
+            1 => format!("{what}; the file has 1 more name"),
+            others => format!("{what}; the file has {others} more names"),
+        };
+        self.steps.add(Step::new(kind, place).losing(path, &*what));
     }
 
     pub(super) const fn may_lose(&self) -> bool {
@@ -277,14 +287,19 @@ impl<'r> Edit<'r> {
 
     /// Clears a pointer to a node.
     pub(super) fn clear_child(&self, ino: Nid, child: &Child) -> Result<()> {
+        self.set_child(ino, child, Nid::NONE)
+    }
+
+    /// Sets a pointer to a node.
+    pub(super) fn set_child(&self, ino: Nid, child: &Child, to: Nid) -> Result<()> {
         if child.parent != ino {
             let Some((_, mut image)) = self.node(child.parent)? else { return Ok(()) };
-            node::set_child(&mut image, child.slot.into(), Nid::NONE);
+            node::set_child(&mut image, child.slot.into(), to);
             return self.put_node(child.parent, image);
         }
         self.change(ino, |record| match record.nids.get_mut(usize::from(child.slot)) {
-            Some(nid) => *nid = Nid::NONE,
-            None => record.xattr_nid = Nid::NONE,
+            Some(nid) => *nid = to,
+            None => record.xattr_nid = to,
         })?;
         Ok(())
     }

@@ -52,6 +52,7 @@ impl Edit<'_> {
                 }
             }
         }
+        self.find_swapped(&mut wanted, &mut found)?;
         let mut doubtful = BTreeMap::new();
         if !wanted.is_empty() {
             for (nid, list) in self.scan(&wanted)? {
@@ -101,6 +102,25 @@ impl Edit<'_> {
             changed = self.list_lost(findings);
         }
         Ok(changed)
+    }
+
+    /// Nodes at the addresses of others that are looked for, too.
+    fn find_swapped(
+        &self,
+        wanted: &mut Wanted,
+        found: &mut BTreeMap<Nid, (BlockAddr, NodeFooter)>,
+    ) -> Result<()> {
+        for nid in wanted.keys().copied().collect::<Vec<_>>() {
+            let addr = self.entry(nid)?.block_addr;
+            if self.layout.in_main(addr)
+                && let Some(footer) = self.footer(addr)?
+                && wanted.get(&footer.nid).is_some_and(|ino| ino.is_some() && is_of(&footer, *ino))
+            {
+                wanted.remove(&footer.nid);
+                found.insert(footer.nid, (addr, footer));
+            }
+        }
+        Ok(())
     }
 
     /// Leads the NAT to the present version of nodes of which it has an older one.

@@ -235,8 +235,7 @@ fn mend(
     let counts_quota = [&kinds::QUOTA_COUNTS, &kinds::QUOTA_FILE, &kinds::QUOTA];
     edit.is_quota_wrong = found.iter().any(|found| is_one(found, &counts_quota));
     let before = edit.steps.made();
-    edit.mend_superblocks(&report.findings, loses)?;
-    if edit.mend_types(&found)? {
+    if edit.mend_superblocks(&report.findings, loses)? || edit.mend_types(&found)? {
         return Ok(());
     }
     let is_found = edit.find_nodes(&found)?;
@@ -278,6 +277,9 @@ impl Edit<'_> {
         let mut changed = false;
         for finding in found.iter().filter(|found| is_one(found, &[&kinds::BLOCK_UNLINKED])) {
             changed |= self.link_block(finding)?;
+        }
+        for finding in found.iter().filter(|found| is_one(found, &[&kinds::NAT_UNREACHABLE])) {
+            changed |= scope.allows(finding.kind) && self.link_node(finding)?;
         }
         if changed {
             return Ok(true);

@@ -9,9 +9,10 @@ use super::super::claims::Use;
 use super::super::context::Scratch;
 use super::super::inode::has_pointers;
 use super::super::{kinds, owners, unlinked};
-use super::edit::{Edit, Slot, ino_of, nid_of};
+use super::edit::{Child, Edit, Slot, ino_of, nid_of};
 use crate::error::{Error, Result};
 use crate::format::node::{self, NodeFooter};
+use crate::format::path;
 use crate::format::units::{BlockAddr, Nid, SegNo};
 use crate::format::{Inode, NatEntry, Summary};
 
@@ -25,6 +26,70 @@ impl Edit<'_> {
         self.set_pointer(Slot { holder: owner.nid, slot: owner.ofs_in_node, addr }, addr)?;
         self.mended(finding);
         Ok(true)
+    }
+
+    /// Points to a node that nothing leads to again, if its footer says whose it is and where, and
+    /// no right node is there.
+    pub(super) fn link_node(&mut self, finding: &Finding) -> Result<bool> {
+        let Some(nid) = nid_of(&finding.place) else { return Ok(false) };
+        let Some((_, image)) = self.node(nid)? else { return Ok(false) };
+        let NodeFooter { ino, offset, .. } = NodeFooter::read(&image);
+        let named = self.entry(nid)?.ino;
+        let Some((record, _)) = self.inode(ino)?.filter(|_| named == ino && nid != ino) else {
+            return Ok(false);
+        };
+        let is_attributes = offset == node::XATTR_OFFSET;
+        if !is_attributes && !has_pointers(&record) {
+            return Ok(false);
+        }
+        let Some(place) = self.place_of(ino, &record, offset)? else { return Ok(false) };
+        if self.is_node_of(place.nid, ino, offset)? {
+            return Ok(false);
+        }
+        self.set_child(ino, &place, nid)?;
+        self.mended(finding);
+        Ok(true)
+    }
+
+    /// Is it a node of the inode with this offset?
+    fn is_node_of(&self, nid: Nid, ino: Nid, offset: u32) -> Result<bool> {
+        if nid.is_none() || self.entry(nid)?.ino != ino {
+            return Ok(false);
+        }
+        let footer = self.node(nid)?.map(|(_, image)| NodeFooter::read(&image));
+        Ok(footer.is_some_and(|footer| (footer.ino, footer.offset) == (ino, offset)))
+    }
+
+    /// The pointer to the node with an offset in an inode's tree, as it is now. `None` if the node
+    /// with the pointer is missing.
+    fn place_of(&self, ino: Nid, record: &Inode, offset: u32) -> Result<Option<Child>> {
+        if offset == node::XATTR_OFFSET {
+            let nid = record.xattr_nid;
+            return Ok(Some(Child { nid, parent: ino, slot: u16::MAX, offset }));
+        }
+        let nids = (0_u16..).zip(record.nids).zip(path::INODE_NODES);
+        for ((slot, nid), own) in nids {
+            if own == offset {
+                return Ok(Some(Child { nid, parent: ino, slot, offset }));
+            }
+        }
+        for parent in self.tree(ino)? {
+            let Some((first, step)) = path::children(parent.offset) else { continue };
+            let Some(ahead) = offset.checked_sub(first) else { continue };
+            let slot = ahead.checked_div(step).and_then(|slot| u16::try_from(slot).ok());
+            let is_below = ahead.checked_rem(step) == Some(0);
+            let Some(slot) = slot.filter(|slot| is_below && usize::from(*slot) < node::POINTERS)
+            else {
+                continue;
+            };
+            if self.is_node_of(parent.nid, ino, parent.offset)?
+                && let Some((_, image)) = self.node(parent.nid)?
+            {
+                let nid = node::child(&image, slot.into());
+                return Ok(Some(Child { nid, parent: parent.nid, slot, offset }));
+            }
+        }
+        Ok(None)
     }
 
     /// Mends a finding about nodes and pointers. False if it stays.

@@ -7,19 +7,21 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::{Scope, Step, Steps};
 use cairn_check::{Finding, Place};
 
-use super::super::kinds;
-use super::super::volume::{Volume, is_no_quota};
+use super::super::context::Scratch;
+use super::super::volume::Volume;
+use super::super::{kinds, quota};
 use super::edit::Edit;
 use crate::disk::SUPERBLOCKS;
 use crate::error::Result;
 use crate::format::block::put;
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
-use crate::format::units::{BLOCK_BYTES, Nid};
+use crate::format::units::BLOCK_BYTES;
 
 impl Edit<'_> {
     /// Writes the copies of the superblock. The record of errors stays as long as there is damage
-    /// by which files lose something.
-    pub(super) fn mend_superblocks(&mut self, findings: &[Finding], loses: bool) -> Result<()> {
+    /// by which files lose something. True if it names other quota files now: what the walk took
+    /// for one may be somebody's file.
+    pub(super) fn mend_superblocks(&mut self, findings: &[Finding], loses: bool) -> Result<bool> {
         let is_one = |found: &&Finding| {
             let code = found.kind.code;
             let copies = [&kinds::SUPERBLOCK, &kinds::SUPERBLOCK_COPIES, &kinds::SUPERBLOCK_FIELD];
@@ -28,18 +30,15 @@ impl Edit<'_> {
         };
         let found: Vec<&Finding> = findings.iter().filter(is_one).collect();
         if found.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let mut superblock = self.context.volume.superblock.clone();
         if !loses {
             superblock.s_errors.fill(0);
             superblock.s_stop_reason.fill(0);
         }
-        for ino in &mut superblock.qf_ino {
-            if is_no_quota(*ino, &self.context.volume) {
-                *ino = Nid::NONE;
-            }
-        }
+        let named = superblock.qf_ino;
+        superblock.qf_ino = quota::names(&self.context, &mut Scratch::default())?;
         // Only a volume on several devices names them.
         if superblock.device_segments().len() == 1 {
             superblock.devs = Superblock::blank().devs;
@@ -51,7 +50,7 @@ impl Edit<'_> {
             self.write(at.get(), block)?;
         }
         found.into_iter().for_each(|finding| self.mended(finding));
-        Ok(())
+        Ok(superblock.qf_ino != named)
     }
 }
 

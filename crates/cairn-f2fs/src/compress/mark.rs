@@ -1,0 +1,121 @@
+//! Clusters whose mark is lost: what follows it is packed, and the pointers say that it is not.
+//!
+//! The data shows it: its header fits the blocks, and it can be unpacked. Other contents may look
+//! like that, too, so the count of saved blocks is asked: it misses the cluster.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+use cairn_base::units::{as_index, as_u64};
+use cairn_block::BlockDevice;
+
+use super::cluster::{HEADER, read_blocks, unpacked};
+use crate::corrupt::Corrupt;
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::format::block::is_zero;
+use crate::format::inode::{InlineFlags, Inode as Record};
+use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid};
+use crate::inode::Inode;
+use crate::node::tree::{self, Leaf};
+
+/// Reserved bytes of the header of packed data: zeros.
+const RESERVED: std::ops::Range<usize> = 8..HEADER;
+
+/// How many blocks the packed data that begins with this block has; `None` if it is none.
+pub(crate) fn packed_blocks(first: &[u8]) -> Option<u64> {
+    let len = u32::from_le_bytes(*first.first_chunk()?);
+    let is_header = len > 0 && first.get(RESERVED).is_some_and(is_zero);
+    let bytes = u64::from(len).saturating_add(as_u64(HEADER));
+    is_header.then(|| bytes.div_ceil(BLOCK_BYTES))
+}
+
+/// Is a cluster without a mark packed, as its data shows?
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn looks_packed(
+    device: &dyn BlockDevice,
+    (ino, record): (Nid, &Record),
+    start: u64,
+    list: &[BlockAddr],
+) -> Result<bool> {
+    let behind = || list.iter().skip(1);
+    let packed = behind().take_while(|addr| addr.is_address()).count();
+    let is_run = packed == behind().filter(|addr| addr.is_address()).count();
+    let Some(first) = behind().next().filter(|addr| is_run && addr.is_address()) else {
+        return Ok(false);
+    };
+    if packed_blocks(&read_blocks(device, &[*first])?) != Some(as_u64(packed)) {
+        return Ok(false);
+    }
+    match unpacked(device, ino, record, start, list) {
+        Ok(_) => Ok(true),
+        Err(Error::Corrupt(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that a cluster without a mark has not lost it.
+///
+/// # Errors
+/// It has; or the device failed.
+pub(super) fn check(
+    disk: &Disk,
+    inode: &Inode,
+    record: &Record,
+    (start, list): (u64, &[BlockAddr]),
+) -> Result<()> {
+    let counted = record.extra.map_or(0, |extra| extra.compr_blocks);
+    // Blocks that were given back are not counted.
+    if counted == 0
+        || record.inline.contains(InlineFlags::COMPRESS_RELEASED)
+        || !looks_packed(&*disk.device, (inode.nid, record), start, list)?
+    {
+        return Ok(());
+    }
+    match saved(disk, inode, record) {
+        Ok(saved) if counted > saved => {
+            let what = "the mark of a packed cluster is missing";
+            let value = list.first().map_or(0, |addr| addr.get()).into();
+            Err(Corrupt::Cluster { ino: inode.nid, block: start, what, value }.into())
+        }
+        // What is damaged itself proves nothing.
+        Ok(_) | Err(Error::Corrupt(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The blocks that the clusters with marks save.
+fn saved(disk: &Disk, inode: &Inode, record: &Record) -> Result<u64> {
+    let cluster = record.cluster_blocks().unwrap_or(1);
+    let end = record.size.div_ceil(BLOCK_BYTES);
+    let (mut saved, mut start) = (0_u64, 0_u64);
+    while start < end {
+        let pointers = match tree::find(&disk.nodes, inode.nid, record, start)? {
+            Leaf::Hole(len) => {
+                start = start.saturating_add(len.max(cluster.into()));
+                continue;
+            }
+            Leaf::Node(pointers) => pointers,
+        };
+        for first in (0..pointers.len()).step_by(as_index(cluster)) {
+            if pointers.get(record, first) == BlockAddr::COMPRESS {
+                let rest = first.saturating_add(1)..first.saturating_add(cluster);
+                let rest = rest.filter(|index| *index < pointers.len());
+                let used = rest.filter(|index| pointers.get(record, *index).is_address());
+                saved = saved.saturating_add(cluster.into()).saturating_sub(as_u64(used.count()));
+            }
+        }
+        start = start.saturating_add(pointers.len().max(1).into());
+    }
+    Ok(saved)
+}

@@ -1,0 +1,158 @@
+//! Compressed files: what contradicts the pointers of a cluster is found by readers and by a
+//! repair, which gives the contents back.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_check::repair::Scope;
+use cairn_f2fs::format::checksum::{MAGIC, crc32};
+use cairn_f2fs::format::inode;
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+
+use crate::inject::{Injection, Target};
+use crate::readers::View;
+use crate::repair::{apply, damaged, plan};
+use crate::rescue::rescued;
+use crate::volume::{MIB, open, volume};
+use crate::{check, lines};
+
+const CLUSTER: usize = 4 * 4096;
+const SIZE_AT: usize = 16;
+const BLOCKS_AT: usize = 24;
+const FLAGS_AT: usize = 80;
+const COMPR: u8 = 4;
+const SAVED_AT: usize = 384;
+const ALGORITHM_AT: usize = 392;
+/// Behind the extra attributes.
+const POINTERS_AT: usize = 396;
+const LZ4: u8 = 1;
+const MARK: u32 = u32::MAX - 1;
+const NEW: u32 = u32::MAX;
+const PATH: &[u8] = b"/packed";
+
+fn packed(contents: &[u8]) -> Vec<u8> {
+    let packed = lz4_flex::block::compress(contents);
+    let sum = crc32(MAGIC, &packed).to_le_bytes();
+    let len = u32::try_from(packed.len()).unwrap().to_le_bytes();
+    [&len[..], &sum, &[0; 16], &packed].concat()
+}
+
+fn pointer(bytes: &[u8], slot: usize) -> u32 {
+    let at = POINTERS_AT + 4 * slot;
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+fn set_pointer(bytes: &mut [u8], slot: usize, to: u32) {
+    let at = POINTERS_AT + 4 * slot;
+    bytes[at..at + 4].copy_from_slice(&to.to_le_bytes());
+}
+
+/// A volume with a file of two packed clusters around one that is not, the file's number, and its
+/// contents.
+struct Packed {
+    target: Target,
+    ino: u32,
+    contents: Vec<u8>,
+}
+
+impl Packed {
+    fn new() -> Self {
+        let device = volume(64 * MIB, &["-O", "extra_attr,inode_checksum,compression"]);
+        let fs = open(device.clone(), "");
+        let new = fs.create(fs.root(), &PATH[1..], NewInode::Regular, 0o644, &Caller::ROOT);
+        let ino = new.unwrap().ino;
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut contents = Vec::new();
+        for cluster in 0..3_u8 {
+            let mut piece = vec![b'a' + cluster; CLUSTER];
+            let at = u64::from(cluster) * CLUSTER as u64;
+            if cluster == 1 {
+                random.fill(&mut piece);
+                fs.write(ino, at, &piece, IoFlags::empty()).unwrap();
+            } else {
+                fs.write(ino, at + 4096, &packed(&piece), IoFlags::empty()).unwrap();
+            }
+            contents.extend(piece);
+        }
+        fs.unmount().unwrap();
+        let ino = u32::try_from(ino.get()).unwrap();
+        let target = Target::of(&device);
+        let packed = Self { target, ino, contents };
+        let injection = packed.change("packed", &|bytes| {
+            bytes[FLAGS_AT] |= COMPR;
+            bytes[SIZE_AT..SIZE_AT + 8].copy_from_slice(&(3 * CLUSTER as u64).to_le_bytes());
+            bytes[BLOCKS_AT] += 2;
+            bytes[SAVED_AT] = 6;
+            bytes[ALGORITHM_AT..ALGORITHM_AT + 3].copy_from_slice(&[LZ4, 2, 1]);
+            set_pointer(bytes, 0, MARK);
+            set_pointer(bytes, 8, MARK);
+        });
+        let device = Arc::new(damaged(&packed.target, &injection));
+        let dynamic: Arc<dyn BlockDevice> = device.clone();
+        // The marks count as blocks.
+        apply(&plan(&dynamic, Scope::Accounting).unwrap(), &dynamic);
+        assert_eq!(lines(&check(dynamic).unwrap()), "");
+        Self { target: Target::of(&Arc::new(device.fork())), ..packed }
+    }
+
+    /// Changes the inode, and older versions of it.
+    fn change(&self, what: &str, change: &dyn Fn(&mut [u8])) -> Injection {
+        let ino = self.ino.to_le_bytes();
+        let own = [ino, ino].concat();
+        let all = (0..64 * MIB).step_by(4096).map(|at| (at, self.target.read(at)));
+        let mut blocks: Vec<_> = all.filter(|(_, bytes)| bytes[4072..4080] == own[..]).collect();
+        for (_, bytes) in &mut blocks {
+            change(bytes);
+            inode::seal(bytes, self.target.layout());
+        }
+        Injection { what: what.into(), blocks }
+    }
+
+    /// Readers refuse the file, a rescue does not hand out packed bytes as contents, and a repair
+    /// gives the file back.
+    fn judge(&self, injection: &Injection) {
+        let what = &injection.what;
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&self.target, injection));
+        let view = View::of(&device);
+        assert!(view.has_failed(PATH), "{what}: {:?}", view.found.get(PATH).map(|read| read.size));
+        let all = plan(&device, Scope::All).unwrap();
+        assert!(!all.is_refused && all.after.count() == 0, "{what}:\n{}", lines(&all.after));
+        apply(&all, &device);
+        let now = View::of(&device);
+        assert!(now.found[PATH].bytes == self.contents, "{what}: {:?}", all.steps.kept());
+    }
+}
+
+#[test]
+fn a_sound_compressed_file_is_read() {
+    let packed = Packed::new();
+    let device: Arc<dyn BlockDevice> = Arc::new(packed.target.device.fork());
+    assert!(View::of(&device).found[PATH].bytes == packed.contents);
+}
+
+#[test]
+fn a_cluster_whose_mark_is_lost_is_not_read_as_it_is_packed() {
+    let packed = Packed::new();
+    for slot in [0, 8] {
+        for value in [0, NEW] {
+            let what = format!("pointer {slot}: {value:#x}");
+            let injection = packed.change(&what, &|bytes| set_pointer(bytes, slot, value));
+            packed.judge(&injection);
+            let taken = rescued(damaged(&packed.target, &injection));
+            assert!(taken.files[&PATH[1..]] == packed.contents, "{what}");
+            assert!(taken.losses.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_pointer_of_a_cluster_to_the_block_of_another_is_found() {
+    let packed = Packed::new();
+    for (slot, other) in [(9, 1), (1, 9), (5, 9), (1, 4)] {
+        let what = format!("pointer {slot} is pointer {other}");
+        packed.judge(&packed.change(&what, &|bytes| {
+            let to = pointer(bytes, other);
+            set_pointer(bytes, slot, to);
+        }));
+    }
+}
