@@ -377,7 +377,7 @@ pub(crate) fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<(
 /// # Errors
 /// As [`remove_node`]; or the node is another inode's.
 pub(crate) fn remove_xattr_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
-    op.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?;
+    op.store.nodes.child(nid, inode.nid, node::XATTR_OFFSET)?;
     remove_node(op, inode, nid)
 }
 
