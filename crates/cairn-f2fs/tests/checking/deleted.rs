@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_block::BlockDeviceExt;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, XattrMode};
 
 use crate::volume::{MIB, open, volume};
