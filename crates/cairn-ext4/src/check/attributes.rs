@@ -8,8 +8,9 @@ use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place, Value as Shown};
 
 use super::claims::Claims;
+use super::facts::Bytes;
 use super::state::State;
-use super::value::{self, Bytes, Says};
+use super::value::{self, Says};
 use super::{kinds, one_bit};
 use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};

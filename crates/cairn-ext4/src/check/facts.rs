@@ -175,3 +175,14 @@ pub(super) struct Dispute {
 }
 
 const _: () = assert!(size_of::<Facts>() == 16);
+
+/// What is known of the bytes of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bytes {
+    /// Their hash.
+    Hash(u32),
+    /// They cannot be read now.
+    Unknown,
+    /// Readers refuse them, for this reason.
+    Refused(&'static str),
+}

@@ -12,10 +12,9 @@ use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
 use super::corrected::Corrected;
-use super::facts::{Dispute, Facts, Suspect};
+use super::facts::{Bytes, Dispute, Facts, Suspect};
 use super::kinds;
 use super::source::Source;
-use super::value::Bytes;
 use crate::corrupt::Corrupt;
 use crate::dir::hash::HashSettings;
 use crate::error::Result;

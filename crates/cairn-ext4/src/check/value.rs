@@ -8,6 +8,7 @@ use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place};
 
+use super::facts::Bytes;
 use super::state::State;
 use super::visitor::Runs;
 use super::{kinds, map};
@@ -16,17 +17,6 @@ use crate::format::xattr::is_of_value;
 
 /// Blocks of a map that are descended from at most.
 const MOST_NODES: u32 = 64;
-
-/// What is known of the bytes of a value.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Bytes {
-    /// Their hash.
-    Hash(u32),
-    /// They cannot be read now.
-    Unknown,
-    /// Readers refuse them, for this reason.
-    Refused(&'static str),
-}
 
 /// What the bytes of a value say of the hashes of its entry and its inode.
 pub(super) enum Says {

@@ -17,7 +17,7 @@
 use cairn_base::units::{as_index, as_u64};
 use cairn_block::BlockDevice;
 
-use super::cluster::{HEADER, read_blocks, unpacked};
+use super::packed::{HEADER, read_blocks, unpacked};
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::{Error, Result};

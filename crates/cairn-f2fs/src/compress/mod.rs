@@ -23,6 +23,7 @@ mod cache;
 mod cluster;
 mod lzo;
 mod mark;
+mod packed;
 mod pointers;
 mod unpack;
 
@@ -93,7 +94,7 @@ pub(crate) fn unpack_cluster(
     start: u64,
     pointers: &[BlockAddr],
 ) -> Result<Vec<u8>> {
-    cluster::unpacked(device, ino, record, start, pointers)
+    packed::unpacked(device, ino, record, start, pointers)
 }
 
 /// True if the cluster that starts at this block is compressed.

@@ -152,19 +152,25 @@ fn numbers(count: u32) -> Range<i32> {
 }
 
 /// Waits until the init begins the command, and leaves the host, which nobody needs then. A signal
-/// ends the init until then: there is no command that could handle it. Returns that signal.
+/// ends the init until then: there is no command that could handle it. Returns that signal. One
+/// that comes just then is the command's, by the init.
 fn begin(supervisor: &mut Supervisor, init: &Init, link: &ToInit) -> Option<Signal> {
     loop {
         let begun = link.begun();
-        if let Some(signal) = supervisor.take_signal() {
-            let _ = kill_process(init.pid(), Signal::KILL);
-            return Some(signal);
+        let Some(signal) = supervisor.take_signal() else {
+            match begun {
+                Begun::Yes => break,
+                Begun::NotYet => continue,
+                Begun::Never => return None,
+            }
+        };
+        let has_begun = begun == Begun::Yes || begun == Begun::NotYet && link.begun() == Begun::Yes;
+        if has_begun {
+            let _ = kill_process(init.pid(), signal);
+            break;
         }
-        match begun {
-            Begun::Yes => break,
-            Begun::NotYet => {}
-            Begun::Never => return None,
-        }
+        let _ = kill_process(init.pid(), Signal::KILL);
+        return Some(signal);
     }
     if let Err(error) = leave_host() {
         // Nothing depends on it, but what the host unmounts.
