@@ -8,7 +8,7 @@ pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!seed, data)
 }
 
-/// The running value from which `data` has led to `sum`: [`crc32c`] backwards.
+/// The running value from which `data` has led to `sum`: [`crc32c()`] backwards.
 #[must_use]
 pub fn crc32c_before(sum: u32, data: &[u8]) -> u32 {
     data.iter().rev().fold(sum, |sum, byte| {
