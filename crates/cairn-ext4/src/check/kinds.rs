@@ -52,8 +52,8 @@ cairn_check::kinds! {
         "The block is made anew.";
     /// The block of multiple-mount protection.
     MMP_INVALID = "ext4.mmp.invalid", Losing,
-        "The block of multiple-mount protection is none, so that nothing says whether another \
-            computer uses the volume.",
+        "The block of multiple-mount protection is damaged: nothing says whether another computer \
+            uses the volume.",
         "The block is made anew: nobody uses the volume.";
     /// One bit of a structure.
     METADATA_BIT = "ext4.metadata.bit", Accounting,
