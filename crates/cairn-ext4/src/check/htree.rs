@@ -8,7 +8,7 @@ use super::dir_blocks::Directory;
 use super::kinds;
 use crate::format::dir_entry::Defect;
 use crate::format::features::Incompat;
-use crate::format::htree::{Node, NodeKind, root_info};
+use crate::format::htree::{Node, NodeKind, leaf_hashes, root_info};
 use crate::format::inode::InodeFlags;
 
 /// What the index says of a block.
@@ -146,11 +146,7 @@ impl Survey<'_> {
     /// A name has an even hash. With the lowest bit of the next entry set, its names continue those
     /// of this leaf.
     fn hashes(&self, range: Range) -> Hashes {
-        let to = match range.next {
-            None => u32::MAX,
-            Some(next) if next & 1 == 1 => next,
-            Some(next) => next.saturating_sub(1),
-        };
-        Hashes { version: self.version, from: range.from & !1, to }
+        let (from, to) = leaf_hashes(range.from, range.next).into_inner();
+        Hashes { version: self.version, from, to }
     }
 }

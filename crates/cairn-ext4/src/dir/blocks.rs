@@ -66,6 +66,10 @@ pub(crate) trait DirBlocks {
     /// The inode's INDEX flag.
     fn indexed(&self) -> bool;
 
+    /// The inode's CASEFOLD flag: the index has the hashes of folded names, which are not known
+    /// here.
+    fn folded(&self) -> bool;
+
     /// Sets or clears the INDEX flag in `handle`.
     ///
     /// # Errors

@@ -3,13 +3,15 @@
 //! Every search is bounded: children must lie inside the directory, the features limit the levels,
 //! and a search visits at most as many leaves as the directory has blocks.
 
+use std::ops::RangeInclusive;
+
 use cairn_base::FileBlock;
 use smallvec::{SmallVec, smallvec};
 
 use super::blocks::{DirBlocks, DirSettings, Loaded, load_node};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::format::htree::{Node, NodeKind, RootInfo, root_info};
+use crate::format::htree::{Node, NodeKind, RootInfo, leaf_hashes, root_info};
 
 /// An index block on the path to a leaf.
 pub(super) struct Frame {
@@ -127,6 +129,15 @@ impl Path {
             }
         }
         Ok(None)
+    }
+
+    /// The hashes of the names in the leaf.
+    pub(super) fn hashes(&self, settings: &DirSettings) -> Result<RangeInclusive<u32>> {
+        let from = match self.frames.iter().rev().find(|frame| frame.at > 0) {
+            Some(frame) => frame.node(settings)?.hash(frame.at),
+            None => 0,
+        };
+        Ok(leaf_hashes(from, self.next_hash(settings)?))
     }
 
     /// Moves to the next leaf. False at the end.

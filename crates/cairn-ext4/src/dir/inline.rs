@@ -175,8 +175,10 @@ impl<'a> InlineDir<'a> {
         let kind = settings.format.filetype.then_some(FileKind::Directory);
         if emit_dots(settings.ino, self.parent(), kind, position, emit) {
             let mut batch = Batch::from(position.max(2));
+            let version = settings.hash.default_version;
             for entry in live {
-                batch.offer(settings, settings.hash.default_version, entry)?;
+                let hash = settings.hash(version, entry.0.bytes())?;
+                batch.offer(settings, (version, hash), entry);
             }
             batch.emit(emit);
         }

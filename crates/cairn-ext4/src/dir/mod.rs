@@ -125,13 +125,21 @@ fn lookup_indexed(
     name: &[u8],
 ) -> Result<Option<Found>> {
     let root = read_root(dir, settings)?;
-    let hash = settings.hash(root.1.hash_version, name)?;
-    let mut path = Path::to(dir, settings, root, hash.major)?;
+    // A folded name's hash is not known. All leaves are searched.
+    let major = match dir.folded() {
+        true => None,
+        false => Some(settings.hash(root.1.hash_version, name)?.major),
+    };
+    let mut path = Path::to(dir, settings, root, major.unwrap_or(0))?;
     loop {
         if let Some(found) = lookup_in(dir, settings, path.leaf, name)? {
             return Ok(Some(found));
         }
-        if !path.continues(settings, hash.major)? || !path.advance(dir, settings)? {
+        let ends = match major {
+            Some(major) => !path.continues(settings, major)?,
+            None => false,
+        };
+        if ends || !path.advance(dir, settings)? {
             return Ok(None);
         }
     }

@@ -8,10 +8,12 @@
 //!
 //! Names are collected and sorted in batches, so the memory is bounded for directories of any size.
 //!
-//! An invalid entry or block is skipped. Where the index is damaged, all blocks are read in order,
-//! with the same positions. The call returns the first damage at its end.
+//! An invalid entry or block is skipped. Where the index is damaged, or a name is not in the leaf of
+//! its hash, all blocks are read in order, with the same positions. The call returns the first
+//! damage at its end.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use cairn_base::checksum::crc32c;
 use cairn_base::units::{as_index, as_u64};
@@ -19,7 +21,7 @@ use cairn_base::{FileBlock, Ino};
 use cairn_vfs::{DirEntry, FileKind, Name, PastDamage};
 
 use super::blocks::{DirBlocks, DirSettings, load_leaf, uses_index};
-use super::hash::{LEGACY, LEGACY_UNSIGNED};
+use super::hash::{LEGACY, LEGACY_UNSIGNED, NameHash};
 use super::index::{Path, read_root};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
@@ -35,6 +37,8 @@ const ORDINALS: usize = 1 << ORDINAL_BITS;
 const ORDINAL_MASK: u64 = (1 << ORDINAL_BITS) - 1;
 const MINOR_BITS: u32 = 28;
 const FIRST_NAME: u64 = 2;
+/// In a directory without an index, or whose index has other hashes, a name may be in any block.
+pub(super) const EVERY_HASH: RangeInclusive<u32> = 0..=u32::MAX;
 
 /// Lists entries from `position` on, `.` and `..` first, until `emit` returns false.
 ///
@@ -102,7 +106,10 @@ fn collect(
 ) -> Result<Option<u64>> {
     let mut version = settings.hash.default_version;
     if uses_index(dir, settings) {
-        let collected = collect_indexed(dir, settings, batch, damage);
+        let collected = match dir.folded() {
+            true => collect_folded(dir, settings, batch, damage),
+            false => collect_indexed(dir, settings, batch, damage),
+        };
         if let Some(next) = damage.pass(collected)? {
             return Ok(next);
         }
@@ -135,15 +142,14 @@ pub(super) fn emit_dots(
 }
 
 /// The position of a name, before names with equal hashes are numbered.
-fn base_position(settings: &DirSettings, version: u8, name: &[u8]) -> Result<u64, Corrupt> {
-    let hash = settings.hash(version, name)?;
+fn base_position(version: u8, name: &[u8], hash: NameHash) -> u64 {
     // The legacy hash has no minor part.
     let minor =
         if matches!(version, LEGACY | LEGACY_UNSIGNED) { crc32c(!0, name) } else { hash.minor };
     // It is not the smallest value, because 0 and 1 are in use, and not the largest, because a
     // position has 63 bits.
     let minor = (minor >> (32 - MINOR_BITS)).clamp(1, (1 << MINOR_BITS) - 2);
-    Ok(major_position(hash.major) | u64::from(minor) << ORDINAL_BITS)
+    major_position(hash.major) | u64::from(minor) << ORDINAL_BITS
 }
 
 /// The position before all names of this hash.
@@ -174,21 +180,21 @@ impl Batch {
         self.cut
     }
 
-    /// Adds an entry, if it belongs to the batch.
+    /// Adds an entry, if it belongs to the batch. Its hash is `version`'s.
     pub(super) fn offer(
         &mut self,
         settings: &DirSettings,
-        version: u8,
+        (version, hash): (u8, NameHash),
         (name, entry): &LiveEntry<'_>,
-    ) -> Result<(), Corrupt> {
-        let base = base_position(settings, version, name)?;
+    ) {
+        let base = base_position(version, name, hash);
         if base | ORDINAL_MASK < self.from || self.cut.is_some_and(|cut| base >= cut) {
-            return Ok(());
+            return;
         }
         let group = self.names.entry(base).or_default();
         let at = group.partition_point(|other| other.name.name() < *name);
         if at >= ORDINALS {
-            return Ok(());
+            return;
         }
         let ino = Ino(u64::from(entry.ino));
         group.insert(
@@ -205,7 +211,6 @@ impl Batch {
             self.count = self.count.strict_sub(group.len());
             self.cut = Some(base);
         }
-        Ok(())
     }
 
     /// Passes the names to `emit` in order. False if `emit` returned false.
@@ -222,12 +227,12 @@ impl Batch {
     }
 }
 
-/// Offers all names of a block.
+/// Offers all names of a block. Fails if a name does not have one of the `hashes`.
 fn offer_block(
     dir: &dyn DirBlocks,
     settings: &DirSettings,
     block: FileBlock,
-    version: u8,
+    (version, hashes): (u8, &RangeInclusive<u32>),
     batch: &mut Batch,
     damage: &mut Damage,
 ) -> Result<()> {
@@ -237,10 +242,25 @@ fn offer_block(
             .map_err(|defect| settings.corrupt(block, defect))
             .and_then(|it| live_entry(settings, block, it));
         if let Some(listed) = damage.pass(live.map_err(Error::from))?.flatten() {
-            batch.offer(settings, version, &listed)?;
+            let hash = settings.hash(version, listed.0.bytes())?;
+            if !hashes.contains(&hash.major) {
+                return Err(misplaced(settings, block, &listed.1, hash).into());
+            }
+            batch.offer(settings, (version, hash), &listed);
         }
     }
     Ok(())
+}
+
+fn misplaced(
+    settings: &DirSettings,
+    block: FileBlock,
+    entry: &Entry<'_>,
+    hash: NameHash,
+) -> Corrupt {
+    let offset = u32::try_from(entry.offset).unwrap_or(u32::MAX);
+    let what = "hash of a name is not one of its block's";
+    Corrupt::Directory { ino: settings.ino, block, offset, what, value: u64::from(hash.major) }
 }
 
 /// An entry in use, with its name.
@@ -276,7 +296,7 @@ fn collect_linear(
     damage: &mut Damage,
 ) -> Result<()> {
     for block in 0..dir.count() {
-        offer_block(dir, settings, FileBlock(block), version, batch, damage)?;
+        offer_block(dir, settings, FileBlock(block), (version, &EVERY_HASH), batch, damage)?;
     }
     Ok(())
 }
@@ -292,7 +312,8 @@ fn collect_indexed(
     let version = root.1.hash_version;
     let mut path = Path::to(dir, settings, root, position_major(batch.from))?;
     loop {
-        offer_block(dir, settings, path.leaf, version, batch, damage)?;
+        let hashes = path.hashes(settings)?;
+        offer_block(dir, settings, path.leaf, (version, &hashes), batch, damage)?;
         match path.next_hash(settings)? {
             None => return Ok(None),
             // A leaf that continues the one before belongs to the same batch, because names are
@@ -302,6 +323,23 @@ fn collect_indexed(
             }
             Some(_) => {}
         }
+        if !path.advance(dir, settings)? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Collects all leaves. The hashes in the index are those of folded names.
+fn collect_folded(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    batch: &mut Batch,
+    damage: &mut Damage,
+) -> Result<Option<u64>> {
+    let version = settings.hash.default_version;
+    let mut path = Path::to(dir, settings, read_root(dir, settings)?, 0)?;
+    loop {
+        offer_block(dir, settings, path.leaf, (version, &EVERY_HASH), batch, damage)?;
         if !path.advance(dir, settings)? {
             return Ok(None);
         }

@@ -65,6 +65,10 @@ impl DirBlocks for Blocks<'_> {
         self.inode.state.read().record.flags.contains(InodeFlags::INDEX)
     }
 
+    fn folded(&self) -> bool {
+        self.inode.state.read().record.flags.contains(InodeFlags::CASEFOLD)
+    }
+
     fn set_indexed(&self, handle: &Handle, indexed: bool) -> Result<()> {
         let mut state = self.inode.state.write();
         state.record.flags.set(InodeFlags::INDEX, indexed);

@@ -143,6 +143,7 @@ impl OpenImage {
             used: Mutex::new(self.blocks(ino)),
             spare: Mutex::default(),
             indexed: AtomicBool::new(inode.flags.contains(InodeFlags::INDEX)),
+            folded: inode.flags.contains(InodeFlags::CASEFOLD),
         }
     }
 }

@@ -107,6 +107,34 @@ fn unsigned_hashes_and_no_checksums() {
     assert!(expected.keys().all(|name| lookup(&dir, name).unwrap().is_some()));
 }
 
+/// e2fsck folds names for the index, as Linux does.
+#[test]
+fn folded_directories_are_read() {
+    let image = TestImage::new(
+        64 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "casefold,^has_journal", "-E", "encoding=utf8"],
+    );
+    let names: BTreeSet<_> = (0..600).map(|n| format!("UPPER {n}").into_bytes()).collect();
+    let script = tempfile::NamedTempFile::new().unwrap();
+    let writes = names.iter().map(|name| format!("write /dev/null \"/d/{}\"", name.escape_ascii()));
+    let before = ["mkdir /d".to_owned(), "sif /d flags 0x40080000".to_owned()];
+    let lines: Vec<_> = before.into_iter().chain(writes).collect();
+    fs::write(script.path(), lines.join("\n")).unwrap();
+    judge::run("debugfs", [Path::new("-wf"), script.path(), &image.path]);
+    // It ends with 1, because it has changed the volume.
+    let ended = judge::command("e2fsck").arg("-fyD").arg(&image.path).output().unwrap();
+    assert!(matches!(ended.status.code(), Some(0 | 1)), "{ended:?}");
+    let open = image.open();
+    let dir = open.directory("/d");
+    assert!(dir.indexed() && dir.folded);
+    for piece in [7, 1000] {
+        let listed: Vec<_> = dir.names(piece).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(listed.len(), names.len());
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), names);
+    }
+    assert!(names.iter().all(|name| lookup(&dir, name).unwrap().is_some()));
+}
+
 /// Lets the kernel create a directory with spare blocks, writes it again, and lets e2fsck and the
 /// kernel judge it.
 fn rewrite(args: &[&str], count: u32) {

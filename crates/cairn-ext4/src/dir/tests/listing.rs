@@ -143,3 +143,43 @@ fn names_of_equal_hash_span_leaves() {
         assert!(lookup(&dir, name).unwrap().is_none());
     }
 }
+
+/// A directory of 400 names whose index has other hashes than those that a reader computes.
+fn with_other_hashes() -> (ListedDir, BTreeSet<Vec<u8>>) {
+    let mut dir = ListedDir::in_memory(small_blocks(), 100);
+    let names: BTreeSet<_> = (0..400).map(|n| format!("name {n}").into_bytes()).collect();
+    for name in &names {
+        dir.add(name, 11);
+    }
+    assert!(dir.indexed());
+    dir.settings.hash.seed = [5, 6, 7, 8];
+    (dir, names)
+}
+
+#[test]
+fn every_name_is_listed_and_the_damage_told_where_hashes_contradict_the_index() {
+    let (dir, names) = with_other_hashes();
+    let mut seen = BTreeSet::new();
+    let error = readdir(&dir, 0, &mut |entry| {
+        seen.insert(entry.name.into_bytes());
+        true
+    })
+    .unwrap_err();
+    assert!(error.to_string().contains("hash of a name is not one of its block's"), "{error}");
+    assert!(names.is_subset(&seen), "{} of {} names", seen.len(), names.len());
+}
+
+#[test]
+fn folded_names_are_listed_and_found_in_all_leaves() {
+    let (mut dir, names) = with_other_hashes();
+    dir.folded = true;
+    for piece in [3, 1000] {
+        let listed: Vec<_> = dir.names(piece).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(listed.len(), names.len());
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), names);
+    }
+    for name in &names {
+        assert_eq!(lookup(&dir, name).unwrap().unwrap().ino, Ino(11));
+    }
+    assert!(lookup(&dir, b"none").unwrap().is_none());
+}

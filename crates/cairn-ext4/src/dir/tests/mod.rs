@@ -41,6 +41,7 @@ pub(super) struct ListedDir {
     /// Addresses that `append` takes, the next one last.
     pub(super) spare: Mutex<Vec<Pba>>,
     pub(super) indexed: AtomicBool,
+    pub(super) folded: bool,
 }
 
 impl DirBlocks for ListedDir {
@@ -50,6 +51,10 @@ impl DirBlocks for ListedDir {
 
     fn indexed(&self) -> bool {
         self.indexed.load(Ordering::Relaxed)
+    }
+
+    fn folded(&self) -> bool {
+        self.folded
     }
 
     fn set_indexed(&self, _: &Handle, indexed: bool) -> crate::Result<()> {
@@ -88,6 +93,7 @@ impl ListedDir {
             used: Mutex::default(),
             spare: Mutex::new((0..blocks).rev().map(Pba).collect()),
             indexed: AtomicBool::new(false),
+            folded: false,
         };
         init_empty(&dir, &dir.handle(), Ino(2)).unwrap();
         dir

@@ -85,6 +85,10 @@ impl DirBlocks for RawDir<'_> {
         self.record.flags.contains(InodeFlags::INDEX)
     }
 
+    fn folded(&self) -> bool {
+        self.record.flags.contains(InodeFlags::CASEFOLD)
+    }
+
     fn set_indexed(&self, _: &Handle, _: bool) -> Result<()> {
         Err(unchanged())
     }
