@@ -60,11 +60,11 @@ header:
 names:
 	CAIRN_NAMES=write $(CARGO) test -p cairn-testkit --test module_edges public_names
 
-# The Python package, for Python 3.10 and later, into target/wheels. It needs maturin (pip install maturin).
+# The Python package, for Python 3.10 and later, into target/wheels.
 wheel:
-	@scripts/install-deps build
+	@scripts/install-deps wheel
 	scripts/notices "$$(rustc -vV | sed -n 's/^host: //p')" cairn-python >crates/cairn-python/NOTICES
-	cd crates/cairn-python && maturin build --release
+	cd crates/cairn-python && '$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/maturin/bin/maturin' build --release
 
 # What a registry of crates would take: each crate packs, and builds from what was packed. The library also builds small.
 package:
