@@ -125,6 +125,22 @@ fn replay_fast_commits(
     Ok(Replayed { buffers, layout, device })
 }
 
+/// Applies fast commits to a volume whose log is empty, because all that is known of it is on the
+/// volume. Nothing is written if they do not fit.
+///
+/// # Errors
+/// The device failed, or they do not fit the volume.
+pub(crate) fn apply_fast_commits(
+    area: &JournalArea,
+    target: &ReplayTarget<'_>,
+    layout: Layout,
+    commits: &[FastCommit],
+) -> Result<()> {
+    let Replayed { buffers, layout, .. } = overlaid(area, target, layout.block_size)?;
+    fast_commit::apply(target, &buffers, layout, &area.extents, commits)?;
+    Ok(buffers.write_back()?)
+}
+
 /// Buffers and a device in which the replayed log replaces blocks of the device.
 fn overlaid(area: &JournalArea, target: &ReplayTarget<'_>, block_size: u32) -> Result<Replayed> {
     let (below, budget) = (target.device.clone(), target.budget.clone());

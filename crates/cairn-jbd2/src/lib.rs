@@ -56,7 +56,7 @@ pub use checkpoint::keep_free::KeepFree;
 pub use checkpoint::list::CheckpointClean;
 pub use checkpoint::parts::CheckpointParts;
 pub use error::{Error, Result};
-pub use fast_commit::{FastCommit, fast_commits, intact_fast_commits};
+pub use fast_commit::{FastCommit, fast_commits, fast_commits_of, intact_fast_commits};
 pub use format::superblock::{Correction, MIN_JOURNAL_BLOCKS, Superblock};
 pub use format::{Compat, Incompat, has_magic};
 pub use handle::Handle;

@@ -10,7 +10,7 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
-use cairn_jbd2::{Correction, Images, JournalArea, Remains};
+use cairn_jbd2::{Correction, FastCommit, Images, JournalArea, Remains};
 
 use super::kinds;
 use crate::error::{Error, Result};
@@ -241,6 +241,27 @@ pub(super) fn replay_prefix(
 
 /// Writes blocks to their places. Those beyond the volume are left out.
 ///
+/// Applies fast commits to a volume whose log is empty. False, and nothing is written, if they do
+/// not fit it.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn apply_fast_commits(
+    area: &JournalArea,
+    device: &Arc<dyn BlockDevice>,
+    layout: &Layout,
+    runtime: &Arc<dyn Runtime>,
+    commits: &[FastCommit],
+) -> Result<bool> {
+    let (budget, images) = (Budget::new(BUDGET), Images::new());
+    let target = ReplayTarget { device, budget: &budget, runtime, images: &images };
+    match recovery::apply_fast_commits(area, &target, *layout, commits) {
+        Ok(()) => Ok(true),
+        Err(error @ Error::Device(_)) => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
 /// # Errors
 /// The device failed.
 pub(super) fn write(device: &dyn BlockDevice, layout: &Layout, images: &Images) -> Result<()> {

@@ -1,5 +1,7 @@
 //! The journal superblock, in the first block of the journal.
 
+use std::ops::Range;
+
 use cairn_base::checksum::crc32c;
 use cairn_base::{Tid, one_bit};
 use zerocopy::big_endian::U32;
@@ -221,6 +223,11 @@ impl Superblock {
     /// Block after the last one of the log (jbd2's `j_last`).
     pub(crate) fn end(&self) -> u32 {
         self.blocks.saturating_sub(self.fast_commit_blocks())
+    /// The blocks of the fast-commit area that have records: all but the first.
+    pub(crate) fn fast_commit_area(&self) -> Range<u32> {
+        self.end().saturating_add(1)..self.blocks
+    }
+
     }
 }
 
