@@ -38,9 +38,9 @@ pub(crate) fn replay(
     writable: bool,
 ) -> Result<Replayed> {
     let of_log = |error| Error::from(error).of_journal();
-    if cairn_jbd2::lost_start(area).map_err(of_log)?.is_some() {
-        let (block, what, value) = (0, "s_start", 0);
-        let expected = "the start of the log, which has a committed transaction";
+    if let Some(lost) = cairn_jbd2::lost_field(area).map_err(of_log)? {
+        let (block, what, value) = (0, lost.field, lost.stored.into());
+        let expected = "what leads to the log, which has a committed transaction";
         return Err(of_log(cairn_jbd2::Error::Corrupt { block, what, value, expected }));
     }
     let commits = cairn_jbd2::fast_commits(area).map_err(of_log)?;

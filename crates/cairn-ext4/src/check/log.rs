@@ -10,7 +10,7 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
-use cairn_jbd2::{Correction, FastCommit, Images, JournalArea, Remains};
+use cairn_jbd2::{Correction, FastCommit, Images, JournalArea, Remains, WrongField};
 
 use super::kinds;
 use crate::error::{Error, Result};
@@ -80,12 +80,14 @@ pub(super) fn find(
         let finding = Finding::new(kind, place.clone());
         findings.push(finding.stored(Value::text(why.to_string())));
     }
+    let of_field = |wrong: WrongField| {
+        let finding = Finding::new(&kinds::JOURNAL_FIELD, place.clone().in_field(wrong.field));
+        finding.stored(wrong.stored).computed(wrong.computed)
+    };
+    findings.extend(cairn_jbd2::make_mountable(&found.area)?.into_iter().map(of_field));
     let is_pending = match superblock.features().incompat(Incompat::RECOVER) {
         true => {
-            if let Some(start) = cairn_jbd2::restore_start(&found.area)? {
-                let finding = Finding::new(&kinds::JOURNAL_FIELD, place.in_field("s_start"));
-                findings.push(finding.stored(0_u32).computed(start));
-            }
+            findings.extend(cairn_jbd2::restore_field(&found.area)?.map(of_field));
             true
         }
         false => {
@@ -239,8 +241,6 @@ pub(super) fn replay_prefix(
     Ok(true)
 }
 
-/// Writes blocks to their places. Those beyond the volume are left out.
-///
 /// Applies fast commits to a volume whose log is empty. False, and nothing is written, if they do
 /// not fit it.
 ///
@@ -262,6 +262,8 @@ pub(super) fn apply_fast_commits(
     }
 }
 
+/// Writes blocks to their places. Those beyond the volume are left out.
+///
 /// # Errors
 /// The device failed.
 pub(super) fn write(device: &dyn BlockDevice, layout: &Layout, images: &Images) -> Result<()> {

@@ -86,7 +86,7 @@ fn replay(
     let buffers = BufferCache::new(overlay.clone(), volume.layout.block_size, budget.clone());
     // If that fails, the replay does, too, and says why.
     let _ = cairn_jbd2::correct_superblock(&area);
-    let _ = cairn_jbd2::restore_start(&area);
+    let _ = cairn_jbd2::restore_field(&area);
     let whole = recovery::replay(&area, &target, buffers, volume.layout, true);
     let Err(why) = whole.map_err(|error| error.to_string()) else { return Ok(()) };
     let sound = cairn_jbd2::remains(&area).map_err(|error| error.to_string())?;
