@@ -58,6 +58,7 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     } else if kind == FileKind::Symlink && record.size < FAST_SYMLINK {
         fast_symlink(state, ino, record);
     } else {
+        claims.end_of_size = record.size.div_ceil(state.layout.block_size.into());
         map::walk(state, ino, record, &mut claims);
         let has_clusters = state.layout.features.ro_compat(RoCompat::BIGALLOC)
             && (ino == inodes::ROOT || !state.is_reserved(ino));
@@ -234,13 +235,31 @@ fn size(
             let most = most_bytes(state, record);
             let is_verified = record.flags.contains(InodeFlags::VERITY);
             if (record.size < last && !is_verified) || record.size >= most {
-                wrong(claims.end_written.saturating_mul(block));
+                let implied = claims.end_written.saturating_mul(block);
+                match state.is_reserved(ino) || facts.is_system() || facts.is_value() {
+                    true => wrong(implied),
+                    false => size_of_file(state, ino, record, claims, implied),
+                }
             }
             if record.size >= LARGE && ino != inodes::RESIZE {
                 state.totals.large_files.fetch_add(1, Relaxed);
             }
         }
     }
+}
+
+/// The size of a file that contradicts its blocks. If the inode counts only those that the size has,
+/// the others are none of it.
+fn size_of_file(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>, implied: u64) {
+    let kind = &kinds::INODE_SIZE_UNPROVED;
+    let counted = claims.clusters.saturating_sub(claims.behind) << state.units();
+    let is_counted = claims.is_whole && claims.behind > 0 && state.cluster_blocks() == 1;
+    let place = Place::inode(ino.get());
+    if is_counted && counted == record.blocks_512 {
+        let finding = Finding::new(kind, place.in_field("i_block"));
+        return state.findings.add(finding.stored(claims.behind).computed(0_u32));
+    }
+    state.differ(kind, place.in_field("i_size"), record.size, implied);
 }
 
 /// `i_blocks`: all clusters, and the space of values in inodes of their own.

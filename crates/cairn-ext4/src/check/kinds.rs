@@ -210,6 +210,11 @@ cairn_check::kinds! {
     INODE_SIZE = "ext4.inode.size", Accounting,
         "The size of the inode does not fit its contents.",
         "The size is set to that of the contents.";
+    /// Size of a file.
+    INODE_SIZE_UNPROVED = "ext4.inode.size_unproved", Losing,
+        "Blocks of the file lie behind its end, or no file can have its size; nothing proves which \
+            of the two is wrong.",
+        "The size is set to that of the blocks; those that the inode does not count are removed.";
     /// Space in use.
     INODE_BLOCKS = "ext4.inode.blocks", Accounting,
         "The inode's number of blocks is not that of its block map.",

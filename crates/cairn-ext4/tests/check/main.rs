@@ -31,6 +31,7 @@ mod repair_faults;
 mod repaired;
 mod reserved;
 mod seeds;
+mod sizes;
 mod support;
 mod swept;
 mod values;

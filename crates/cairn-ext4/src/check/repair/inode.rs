@@ -182,6 +182,9 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     if is(&kinds::VALUE_HASH) {
         return set_hash(mender, ino, finding);
     }
+    if is(&kinds::INODE_SIZE_UNPROVED) {
+        return contents::set_size_of_file(mender, ino, finding);
+    }
     if is(&kinds::INODE_TYPE) || is(&kinds::INODE_TYPE_UNPROVED) {
         return set_mode(mender, ino, finding);
     }
