@@ -67,7 +67,7 @@ fn with_sequence(area: &JournalArea, superblock: &Superblock) -> Result<Option<S
     other.sequence = begin;
     let end = LogReader::new(area, &other).scan()?.tid;
     let gained = end.0.wrapping_sub(begin.0);
-    // The one before the next is there in part.
+    // The one before the next may be there in part. No later one is there before the next.
     let may_be_older = next.0.wrapping_sub(end.0) <= LEFT_OUT;
     if gained == 0 || gained > log.blocks() || may_be_older {
         return Ok(None);
@@ -79,7 +79,7 @@ fn with_sequence(area: &JournalArea, superblock: &Superblock) -> Result<Option<S
         let header = header.filter(|header| header.h_blocktype.get() == kind::COMMIT);
         let Some(header) = header else { continue };
         let ahead = next.0.wrapping_sub(header.tid().0);
-        if (1..=LEFT_OUT).contains(&ahead) {
+        if next.is_after(begin) && (1..=LEFT_OUT).contains(&ahead) {
             return Ok(None);
         }
         is_new |= header.tid() == begin && commit_time(&bytes) >= (area.since.saturating_add(1), 0);
