@@ -340,6 +340,11 @@ cairn_check::kinds! {
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
         "An extended attribute has a name, or an access control list, that no reader accepts.",
         "The attribute is removed.";
+    /// The mark of the attributes in an inode.
+    XATTR_MARK = "ext4.xattr.mark", Accounting,
+        "The mark that begins the attributes in the inode has a wrong byte, and a list of them \
+            follows: readers see none of them.",
+        "The mark is set.";
     /// Checksum of an attribute block.
     XATTR_CHECKSUM = "ext4.xattr.checksum", Losing,
         "The checksum of the attribute block does not match its bytes, and a hash in it is wrong.",
