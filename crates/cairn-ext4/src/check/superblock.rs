@@ -12,6 +12,9 @@ use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, SIZE, STATE_VALID, Superblock};
 use crate::info;
 
+/// The largest size of descriptors that programs accept, also where nobody uses it.
+const MOST_DESC: u16 = 1024;
+
 /// Fields that others depend on.
 pub(super) fn check_fields(state: &State) {
     let (raw, layout) = (&state.superblock.raw, &state.layout);
@@ -40,6 +43,11 @@ pub(super) fn check_fields(state: &State) {
         if room > 0 && stored != 0 && !fits {
             wrong(field, stored.into(), layout.want_extra_isize.into());
         }
+    }
+    let size = raw.s_desc_size.get();
+    let is_used = features.incompat(Incompat::BITS_64);
+    if !is_used && size != 0 && (!size.is_power_of_two() || size > MOST_DESC) {
+        wrong("s_desc_size", size.into(), 0);
     }
     let sizes = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
     if !features.ro_compat(RoCompat::BIGALLOC) && sizes.0 != sizes.1 {
