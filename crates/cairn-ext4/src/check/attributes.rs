@@ -35,10 +35,11 @@ pub(super) struct Attributes {
     pub(super) policy: Option<u64>,
 }
 
-/// A hash of a context without its last 16 bytes, which each inode has for itself.
-fn policy(context: &[u8]) -> u64 {
+/// A hash of a context without what each inode has for itself.
+fn policy(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(context.get(..context.len().saturating_sub(16)).unwrap_or_default());
+    let len = bytes.len().saturating_sub(context::NONCE);
+    hasher.write(bytes.get(..len).unwrap_or_default());
     hasher.finish()
 }
 
