@@ -234,8 +234,10 @@ fn size(
             let last = claims.end_written.saturating_sub(1).saturating_mul(block);
             let most = most_bytes(state, record);
             let is_verified = record.flags.contains(InodeFlags::VERITY);
-            if (record.size < last && !is_verified) || record.size >= most {
-                let implied = claims.end_written.saturating_mul(block);
+            let implied = claims.end_written.saturating_mul(block);
+            // Behind its blocks, a quota file has nothing that anybody could read.
+            let is_empty = record.size > implied && quota::is_file(state, ino);
+            if (record.size < last && !is_verified) || record.size >= most || is_empty {
                 match state.is_reserved(ino) || facts.is_system() || facts.is_value() {
                     true => wrong(implied),
                     false => size_of_file(state, ino, record, claims, implied),
@@ -248,8 +250,8 @@ fn size(
     }
 }
 
-/// The size of a file that contradicts its blocks. If the inode counts only those that the size has,
-/// the others are none of it.
+/// The size of a file that contradicts its blocks. If the inode counts only those that the size
+/// has, the others are none of it.
 fn size_of_file(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>, implied: u64) {
     let kind = &kinds::INODE_SIZE_UNPROVED;
     let counted = claims.clusters.saturating_sub(claims.behind) << state.units();

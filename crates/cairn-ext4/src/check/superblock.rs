@@ -9,6 +9,8 @@ use super::kinds;
 use super::state::State;
 use crate::dir::hash::HALF_MD4;
 use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::inode::Inode as Record;
+use crate::format::layout::{Creator, inodes};
 use crate::format::superblock::{RawSuperblock, SIZE, STATE_VALID, Superblock};
 use crate::info;
 
@@ -73,6 +75,22 @@ pub(super) fn check_fields(state: &State) {
     }
     if raw.s_journal_inum.get() != 0 && !features.compat(Compat::HAS_JOURNAL) {
         wrong("s_journal_inum", raw.s_journal_inum.get().into(), 0);
+    }
+}
+
+/// Only Linux stores a checksum in an inode, and only for Linux is it looked at: where the root has
+/// a right one, Linux has made the volume.
+pub(super) fn check_creator(state: &State) {
+    let mut layout = state.layout;
+    if layout.creator == Creator::Linux || layout.has_no_room_of_hurd() {
+        return;
+    }
+    layout.creator = Creator::Linux;
+    let root = state.record_bytes(inodes::ROOT);
+    let sums = root.and_then(|bytes| Record::checksums(&bytes, inodes::ROOT, &layout));
+    if sums.is_some_and(|(stored, computed)| stored == computed) {
+        let (place, stored) = (Place::field("s_creator_os"), state.superblock.raw.s_creator_os);
+        state.differ(&kinds::SUPERBLOCK_FIELD, place, stored.get().into(), 0);
     }
 }
 

@@ -234,3 +234,22 @@ fn an_odd_size_of_descriptors_is_found_where_it_has_no_use() {
         before.assert_same(&snapshot(after));
     }
 }
+
+/// What is written for another system gets no checksum, which e2fsck misses.
+#[test]
+fn a_volume_with_checksums_in_its_inodes_was_made_by_linux() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image_of(&path, 8 << 20, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    for creator in [1, 3, 4, 77] {
+        let device = sound.fork();
+        crate::support::edit_superblock(&device, |bytes| bytes[72] = creator);
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert!(plan.before.count() > 0 && plan.after.count() == 0, "{creator}");
+        assert_eq!(after.read_at(1024 + 72, 4).unwrap()[..], [0; 4], "{creator}");
+        assert_eq!(complaint(&after, &hurt), None, "{creator}");
+        before.assert_same(&snapshot(after));
+    }
+}
