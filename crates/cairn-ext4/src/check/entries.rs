@@ -34,8 +34,8 @@ pub(super) struct Names<'a> {
     directory: &'a Directory<'a>,
     seen: Vec<Seen>,
     is_encrypted: bool,
-    /// Names of inodes that are not encrypted as the directory is, each with its inode; and is there
-    /// one that is?
+    /// Names of inodes that are not encrypted as the directory is, each with its inode; and is
+    /// there one that is?
     strange: Vec<(Finding, Ino)>,
     has_alike: bool,
     is_folded: bool,

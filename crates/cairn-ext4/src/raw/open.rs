@@ -127,8 +127,8 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
 }
 
 /// The first superblock; or a backup of another volume, if that leads to a root, and nothing shows
-/// that the first one is of this volume; or a backup of this volume, if the root is where that says,
-/// and not where the first one does.
+/// that the first one is of this volume; or a backup of this volume, if the root is where that
+/// says, and not where the first one does.
 fn own_or_backup(device: &dyn BlockDevice, found: Candidate, notes: &mut Vec<String>) -> Candidate {
     if first_descriptor(device, &found).is_some() {
         return right_field(device, &found, notes).unwrap_or(found);

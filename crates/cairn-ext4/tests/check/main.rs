@@ -26,6 +26,7 @@ mod mmp;
 mod one_bit;
 mod quota;
 mod reads;
+mod records;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod repaired;

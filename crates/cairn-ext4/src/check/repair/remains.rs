@@ -5,8 +5,8 @@
 //! may leave a directory with names of nothing. If they do, both are examined, and the one that
 //! keeps more files is taken.
 //!
-//! Fast commits follow the last transaction. What that lacks need not concern them: they are applied
-//! if they fit, and if no file is lost by them.
+//! Fast commits follow the last transaction. What that lacks need not concern them: they are
+//! applied if they fit, and if no file is lost by them.
 //!
 //! A doubtful copy ([`Remains`]) is not written over what is a file's data by now, unless the
 //! volume logs that, too.
