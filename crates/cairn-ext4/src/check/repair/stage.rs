@@ -100,7 +100,6 @@ impl Stage {
 pub(super) fn is_independent(finding: &Finding) -> bool {
     let free = [
         &kinds::METADATA_BIT,
-        &kinds::XATTR_MARK,
         &kinds::SUPERBLOCK_BIT,
         &kinds::MMP_CHECKSUM,
         &kinds::SUPERBLOCK_DAMAGED,
