@@ -16,6 +16,7 @@ use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, command, debugfs, mke2fs};
 use cairn_testkit::tree::{SnapshotOptions, digest_volume};
 
+use crate::forms::rescued;
 use crate::repaired::{complaint, plan};
 
 const BLOCK: u64 = 1024;
@@ -135,7 +136,7 @@ fn fast_commits_behind_a_damaged_transaction_are_kept() {
     let is_used = |block: &&u64| sound.read_at(**block * BLOCK, 8).unwrap()[..8] != [0; 8];
     let logged: Vec<u64> = journal(&at)[1..200].iter().filter(is_used).copied().collect();
     let last = *logged.last().unwrap();
-    let mut damaged = 0;
+    let (mut damaged, whole) = (0, rescued(&sound).files);
     let is_chosen = |(number, block): &(usize, u64)| number % 4 == 1 || *block == last;
     for (_, block) in logged.into_iter().enumerate().filter(is_chosen) {
         let device = sound.fork();
@@ -155,6 +156,9 @@ fn fast_commits_behind_a_damaged_transaction_are_kept() {
         let kept = files(&after).unwrap();
         let keeps = theirs.iter().all(|name| kept.contains(name));
         assert!(keeps, "block {block}: {kept:?} of {theirs:?}: {lost}");
+        if kept.len() == FILES {
+            assert!(rescued(&device).files.keys().eq(whole.keys()), "block {block}: rescued");
+        }
         let is_listed = lost.contains("fast commits");
         assert_eq!(is_listed, kept.len() < FILES, "block {block}: {kept:?}: {lost}");
         without.write_at(block * BLOCK, vec![0; 1024]).unwrap();
