@@ -16,7 +16,7 @@ use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::xattr::{self, Attribute, Value, XattrLocation};
-use crate::xattr::names;
+use crate::xattr::{names, refused};
 
 /// Prefix index and name of the attribute with inline contents.
 const INLINE: (u8, &[u8]) = (7, b"data");
@@ -276,15 +276,6 @@ impl Container<'_> {
             Says::Neither => wrong("holds a value with another hash"),
         }
     }
-}
-
-/// Why readers refuse an attribute, if they do.
-pub(super) fn refused(attribute: &Attribute<'_>) -> Option<&'static str> {
-    let here = match attribute.value {
-        Value::Here(value) => value,
-        Value::Inode { .. } => &[],
-    };
-    crate::xattr::refused(attribute.index, attribute.name, here)
 }
 
 /// The attributes whose values lie where entries or other values do, and how. Of two values, one

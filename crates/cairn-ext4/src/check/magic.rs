@@ -10,7 +10,7 @@ use cairn_check::{Finding, Place};
 use super::kinds;
 use super::state::State;
 use crate::format::inode::Inode as Record;
-use crate::format::xattr::{self, Attribute, MAGIC, Value, XattrLocation};
+use crate::format::xattr::{self, MAGIC, XattrLocation};
 use crate::xattr::refused;
 
 /// The inode's record with the mark right, if one byte of it is wrong.
@@ -26,7 +26,7 @@ pub(super) fn record(state: &State, ino: Ino, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut right = bytes.to_vec();
     right.get_mut(at..)?.first_chunk_mut::<4>().map(|place| *place = mark)?;
     let all = xattr::decode(right.get(at..)?, XattrLocation::Inode, ino).ok()?;
-    if all.is_empty() || !all.iter().all(is_possible) {
+    if all.is_empty() || all.iter().any(|attribute| refused(attribute).is_some()) {
         return None;
     }
     if Record::verify(&right, ino, layout).is_err() {
@@ -50,12 +50,4 @@ pub(super) fn record(state: &State, ino: Ino, bytes: &[u8]) -> Option<Vec<u8>> {
         state.findings.add(finding.hex(u32::from_le_bytes(*stored), MAGIC));
     }
     Some(right)
-}
-
-fn is_possible(attribute: &Attribute<'_>) -> bool {
-    let here = match attribute.value {
-        Value::Here(value) => value,
-        Value::Inode { .. } => &[],
-    };
-    refused(attribute.index, attribute.name, here).is_none()
 }

@@ -83,6 +83,7 @@ fn an_attribute_that_no_reader_accepts_is_removed_with_its_name_in_the_list() {
             ("behind the end", place + end + 1, &[1], "user."),
             ("a wrong tag", value + 4, &[3], "system.posix_acl_access"),
             ("a wrong version", value, &[9], "system.posix_acl_access"),
+            ("no entries", place + list + 8, &[4], "system.posix_acl_access"),
             ("another prefix", place + list + 1, &[1, 0, 0], "user."),
         ];
         for (what, at, bytes, name) in cases {
