@@ -32,7 +32,7 @@ use cairn_cache::block::BufferCache;
 use cairn_vfs::XattrMode;
 
 use crate::checksum::MetadataChecksum;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::xattr::{
     self, Attribute, OwnedAttribute, OwnedValue, VALUE_MAX, Value, XattrLocation,
     entry_hash_of_inode, fits,
@@ -124,14 +124,7 @@ pub(crate) fn refused(attribute: &Attribute<'_>) -> Option<&'static str> {
     let (index, name) = (attribute.index, attribute.name);
     let is_acl = matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT);
     let of_list = || match &attribute.value {
-        Value::Here(value) if is_acl => match acl::to_shown(value) {
-            Ok(_) => None,
-            // It is listed, and is not there when it is asked for.
-            Err(Error::Vfs(cairn_vfs::Error::NoAttribute)) => {
-                Some("an access control list without entries")
-            }
-            Err(_) => Some("a malformed access control list"),
-        },
+        Value::Here(value) if is_acl => acl::refused(value),
         _ => None,
     };
     names::refused(index, name).or_else(of_list)
