@@ -115,8 +115,10 @@ fn missing(error: &clap::Error, help: &str) -> String {
     };
     let verb = if missing.len() > 1 { "are" } else { "is" };
     let missing = missing.join(" and ");
-    let usage =
-        usage.trim().strip_prefix("Usage: ").map(str::to_owned).unwrap_or_else(|| help.to_owned());
+    let usage = usage.trim().strip_prefix("Usage: ").map_or_else(
+        || help.to_owned(),
+        |forms| forms.lines().map(str::trim).collect::<Vec<_>>().join(", or "),
+    );
     format!("{missing} {verb} missing: {usage}")
 }
 
@@ -182,6 +184,11 @@ mod tests {
                 "ls: no option `-Z`: see HELP; before a name that begins with a dash put --",
             ),
             ("cairn info x y", "info: 'y' is one argument too many: see HELP"),
+            (
+                "cairn rescue x 12",
+                "rescue: --deleted and --output <DIR> are missing: cairn rescue [OPTIONS] -o DIR \
+                 IMAGE, or cairn rescue [OPTIONS] --deleted [-o DIR] IMAGE [WHICH]...",
+            ),
             ("cairn mknod x /n q", "mknod: <TYPE>: 'q' is not possible: give one of b, c, u, p, s"),
             (
                 "cairn mknod x /n b 5000 1",

@@ -38,9 +38,9 @@ pub(crate) fn replay(
     writable: bool,
 ) -> Result<Replayed> {
     let of_log = |error| Error::from(error).of_journal();
-    if cairn_jbd2::lost_start(area).map_err(of_log)?.is_some() {
-        let (block, what, value) = (0, "s_start", 0);
-        let expected = "the start of the log, which has a committed transaction";
+    if let Some(lost) = cairn_jbd2::lost_field(area).map_err(of_log)? {
+        let (block, what, value) = (0, lost.field, lost.stored.into());
+        let expected = "what leads to the log, which has a committed transaction";
         return Err(of_log(cairn_jbd2::Error::Corrupt { block, what, value, expected }));
     }
     let commits = cairn_jbd2::fast_commits(area).map_err(of_log)?;
@@ -123,6 +123,22 @@ fn replay_fast_commits(
     let buffers = BufferCache::new(device.clone(), layout.block_size, target.budget.clone());
     let layout = layout_of(&buffers, target)?;
     Ok(Replayed { buffers, layout, device })
+}
+
+/// Applies fast commits to a volume whose log is empty, because all that is known of it is on the
+/// volume. Nothing is written if they do not fit.
+///
+/// # Errors
+/// The device failed, or they do not fit the volume.
+pub(crate) fn apply_fast_commits(
+    area: &JournalArea,
+    target: &ReplayTarget<'_>,
+    layout: Layout,
+    commits: &[FastCommit],
+) -> Result<()> {
+    let Replayed { buffers, layout, .. } = overlaid(area, target, layout.block_size)?;
+    fast_commit::apply(target, &buffers, layout, &area.extents, commits)?;
+    Ok(buffers.write_back()?)
 }
 
 /// Buffers and a device in which the replayed log replaces blocks of the device.

@@ -16,7 +16,7 @@ use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request
 
 use crate::error::{Error, Result};
 use crate::format::has_magic;
-use crate::format::superblock::{Correction, Superblock, corrected};
+use crate::format::superblock::{Correction, Superblock, WrongField, corrected};
 
 /// The journal's place on a device.
 #[derive(Clone)]
@@ -160,6 +160,24 @@ pub fn correct_superblock(area: &JournalArea) -> Result<Option<Correction>> {
     };
     area.write(0, vec![Bytes::from(bytes)], FORCED)?;
     Ok(Some(correction))
+}
+
+/// Puts fields right for which Linux does not mount the volume, although the superblock is valid.
+/// Returns them.
+///
+/// # Errors
+/// The device failed, or the superblock is damaged.
+pub fn make_mountable(area: &JournalArea) -> Result<Vec<WrongField>> {
+    let mut found = Vec::new();
+    let mut superblock = read_superblock(area)?;
+    while let Some((right, field)) = superblock.mountable() {
+        found.push(field);
+        superblock = right;
+    }
+    if !found.is_empty() {
+        write_superblock(area, &superblock, FORCED)?;
+    }
+    Ok(found)
 }
 
 /// A write that is durable on return.

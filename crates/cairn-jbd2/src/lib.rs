@@ -51,18 +51,18 @@ mod stats;
 pub mod survey;
 mod transaction;
 
-pub use area::{JournalArea, correct_superblock, has_superblock, read_superblock};
+pub use area::{JournalArea, correct_superblock, has_superblock, make_mountable, read_superblock};
 pub use checkpoint::keep_free::KeepFree;
 pub use checkpoint::list::CheckpointClean;
 pub use checkpoint::parts::CheckpointParts;
 pub use error::{Error, Result};
-pub use fast_commit::{FastCommit, fast_commits, intact_fast_commits};
-pub use format::superblock::{Correction, MIN_JOURNAL_BLOCKS, Superblock};
+pub use fast_commit::{FastCommit, fast_commits, fast_commits_of, intact_fast_commits};
+pub use format::superblock::{Correction, MIN_JOURNAL_BLOCKS, Superblock, WrongField};
 pub use format::{Compat, Incompat, has_magic};
 pub use handle::Handle;
 pub use journal::Journal;
 pub use open::JournalOptions;
 pub use recovery::{
-    Images, Recovered, Remains, forget_error, lost_start, mark_empty, recover, recover_with,
-    remains, replay_in_memory, restore_start, salvage_in_memory, write_corrected,
+    Images, Recovered, Remains, forget_error, lost_field, mark_empty, recover, recover_with,
+    remains, replay_in_memory, restore_field, salvage_in_memory, write_corrected,
 };

@@ -16,7 +16,7 @@ use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::xattr::{self, Attribute, Value, XattrLocation};
-use crate::xattr::names;
+use crate::xattr::{names, refused};
 
 /// Prefix index and name of the attribute with inline contents.
 const INLINE: (u8, &[u8]) = (7, b"data");
@@ -35,10 +35,11 @@ pub(super) struct Attributes {
     pub(super) policy: Option<u64>,
 }
 
-/// A hash of a context without its last 16 bytes, which each inode has for itself.
-fn policy(context: &[u8]) -> u64 {
+/// A hash of a context without what each inode has for itself.
+fn policy(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(context.get(..context.len().saturating_sub(16)).unwrap_or_default());
+    let len = bytes.len().saturating_sub(context::NONCE);
+    hasher.write(bytes.get(..len).unwrap_or_default());
     hasher.finish()
 }
 
@@ -275,15 +276,6 @@ impl Container<'_> {
             Says::Neither => wrong("holds a value with another hash"),
         }
     }
-}
-
-/// Why readers refuse an attribute, if they do.
-pub(super) fn refused(attribute: &Attribute<'_>) -> Option<&'static str> {
-    let here = match attribute.value {
-        Value::Here(value) => value,
-        Value::Inode { .. } => &[],
-    };
-    crate::xattr::refused(attribute.index, attribute.name, here)
 }
 
 /// The attributes whose values lie where entries or other values do, and how. Of two values, one

@@ -20,6 +20,10 @@ pub(super) struct Claims<'a> {
     pub(super) end_written: u64,
     /// The block behind the last one.
     pub(super) end: u64,
+    /// The block behind the last one that the size has.
+    pub(super) end_of_size: u64,
+    /// Blocks with contents behind that.
+    pub(super) behind: u64,
     /// Pieces in which the file lies.
     pub(super) pieces: u64,
     /// The whole map was seen, and no other file has a part of it.
@@ -38,6 +42,8 @@ impl<'a> Claims<'a> {
             clusters: 0,
             end_written: 0,
             end: 0,
+            end_of_size: u64::MAX,
+            behind: 0,
             pieces: 0,
             is_whole: true,
             first: None,
@@ -121,6 +127,8 @@ impl Visitor for Claims<'_> {
         self.end = self.end.max(run.end());
         if !run.unwritten {
             self.end_written = self.end_written.max(run.end());
+            let behind = run.end().saturating_sub(self.end_of_size).min(run.len);
+            self.behind = self.behind.saturating_add(behind);
         }
         let inside = self.state.cluster_blocks().saturating_sub(1);
         if run.pba.get() & inside != run.start & inside {

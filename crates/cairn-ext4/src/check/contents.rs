@@ -58,6 +58,7 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     } else if kind == FileKind::Symlink && record.size < FAST_SYMLINK {
         fast_symlink(state, ino, record);
     } else {
+        claims.end_of_size = record.size.div_ceil(state.layout.block_size.into());
         map::walk(state, ino, record, &mut claims);
         let has_clusters = state.layout.features.ro_compat(RoCompat::BIGALLOC)
             && (ino == inodes::ROOT || !state.is_reserved(ino));
@@ -142,8 +143,10 @@ fn fast_symlink(state: &State, ino: Ino, record: &Record) {
 /// The target of a symbolic link in a block.
 fn slow_symlink(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
     let size = u64::from(state.layout.block_size);
-    if record.size == 0 || record.size >= size || claims.end != 1 {
-        return symlink_fault(state, ino, record, claims.end.saturating_mul(size));
+    // A block that was never written has no target, whatever its bytes are.
+    let is_block = claims.end == 1 && claims.end_written == 1;
+    if record.size == 0 || record.size >= size || !is_block {
+        return symlink_fault(state, ino, record, claims.end_written.saturating_mul(size));
     }
     let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
     let Some(pba) = claims.first_block() else { return };
@@ -233,14 +236,34 @@ fn size(
             let last = claims.end_written.saturating_sub(1).saturating_mul(block);
             let most = most_bytes(state, record);
             let is_verified = record.flags.contains(InodeFlags::VERITY);
-            if (record.size < last && !is_verified) || record.size >= most {
-                wrong(claims.end_written.saturating_mul(block));
+            let implied = claims.end_written.saturating_mul(block);
+            // Behind its blocks, a quota file has nothing that anybody could read.
+            let is_empty = record.size > implied && quota::is_file(state, ino);
+            if (record.size < last && !is_verified) || record.size >= most || is_empty {
+                match state.is_reserved(ino) || facts.is_system() || facts.is_value() {
+                    true => wrong(implied),
+                    false => size_of_file(state, ino, record, claims, implied),
+                }
             }
             if record.size >= LARGE && ino != inodes::RESIZE {
                 state.totals.large_files.fetch_add(1, Relaxed);
             }
         }
     }
+}
+
+/// The size of a file that contradicts its blocks. If the inode counts only those that the size
+/// has, the others are none of it.
+fn size_of_file(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>, implied: u64) {
+    let kind = &kinds::INODE_SIZE_UNPROVED;
+    let counted = claims.clusters.saturating_sub(claims.behind) << state.units();
+    let is_counted = claims.is_whole && claims.behind > 0 && state.cluster_blocks() == 1;
+    let place = Place::inode(ino.get());
+    if is_counted && counted == record.blocks_512 {
+        let finding = Finding::new(kind, place.in_field("i_block"));
+        return state.findings.add(finding.stored(claims.behind).computed(0_u32));
+    }
+    state.differ(kind, place.in_field("i_size"), record.size, implied);
 }
 
 /// `i_blocks`: all clusters, and the space of values in inodes of their own.

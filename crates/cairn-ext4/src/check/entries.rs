@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use cairn_base::Ino;
 use cairn_base::units::as_u64;
-use cairn_check::{Finding, Kind, Value};
+use cairn_check::{Finding, Kind, Place, Value};
 use cairn_vfs::FileKind;
 
 use super::dir_blocks::Directory;
@@ -19,6 +19,9 @@ use crate::format::layout::inodes;
 /// Equal names of a directory that are looked for.
 const MOST_TWINS: u32 = 1000;
 
+/// Inodes that together prove the policy of their directory.
+const LEAST_WITNESSES: usize = 2;
+
 /// The byte behind the name `.`, and that behind `..`.
 const DOT_END: usize = 9;
 const DOTDOT_END: usize = 22;
@@ -31,6 +34,10 @@ pub(super) struct Names<'a> {
     directory: &'a Directory<'a>,
     seen: Vec<Seen>,
     is_encrypted: bool,
+    /// Names of inodes that are not encrypted as the directory is, each with its inode; and is
+    /// there one that is?
+    strange: Vec<(Finding, Ino)>,
+    has_alike: bool,
     is_folded: bool,
     /// Names must be UTF-8.
     is_strict: bool,
@@ -43,6 +50,8 @@ impl<'a> Names<'a> {
             directory,
             seen: Vec::new(),
             is_encrypted: flags.contains(InodeFlags::ENCRYPT),
+            strange: Vec::new(),
+            has_alike: false,
             is_folded: flags.contains(InodeFlags::CASEFOLD),
             is_strict: directory.needs_utf8(),
         }
@@ -61,9 +70,12 @@ impl<'a> Names<'a> {
     }
 
     fn wrong(&self, kind: &'static Kind, block: u64, entry: &Entry<'_>) {
+        self.directory.state.findings.add(self.finding(kind, block, entry));
+    }
+
+    fn finding(&self, kind: &'static Kind, block: u64, entry: &Entry<'_>) -> Finding {
         let place = self.directory.place(block).at_offset(as_u64(entry.offset));
-        let finding = Finding::new(kind, place.named(entry.name)).stored(entry.ino);
-        self.directory.state.findings.add(finding);
+        Finding::new(kind, place.named(entry.name)).stored(entry.ino)
     }
 
     /// The two first entries of a directory with blocks.
@@ -185,7 +197,7 @@ impl<'a> Names<'a> {
     }
 
     /// The inode that an entry refers to.
-    fn target(&self, block: u64, entry: &Entry<'_>) {
+    fn target(&mut self, block: u64, entry: &Entry<'_>) {
         let state = self.directory.state;
         let ino = Ino(entry.ino.into());
         let known = state.inodes.get(ino.get());
@@ -199,11 +211,13 @@ impl<'a> Names<'a> {
         facts.add_name();
         // Devices, FIFOs and sockets have nothing to encrypt.
         let has_contents = matches!(facts.kind_code(), 1 | 2 | 7);
-        if self.is_encrypted
-            && has_contents
-            && (!facts.is_encrypted() || !state.have_same_policy(self.directory.ino, ino))
-        {
-            self.wrong(&kinds::ENCRYPTION_CONTEXT, block, entry);
+        if self.is_encrypted && has_contents {
+            let is_alike = facts.is_encrypted() && state.have_same_policy(self.directory.ino, ino);
+            self.has_alike |= is_alike;
+            if !is_alike {
+                let finding = self.finding(&kinds::ENCRYPTION_CONTEXT, block, entry);
+                self.strange.push((finding, ino));
+            }
         }
         if facts.is_directory() && !facts.set_parent(self.number()) {
             self.wrong(&kinds::DIRECTORY_LINKED, block, entry);
@@ -221,8 +235,29 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Names of inodes that are not encrypted as the directory is. If all agree with each other, it
+    /// is the directory that has another policy.
+    fn judge_policies(&mut self) {
+        let state = self.directory.state;
+        let strange = std::mem::take(&mut self.strange);
+        let policies = || strange.iter().map(|(_, ino)| state.policy(*ino));
+        let first = policies().next().flatten();
+        let agree = first.is_some() && policies().all(|policy| policy == first);
+        if let Some((_, ino)) = strange.first()
+            && agree
+            && strange.len() >= LEAST_WITNESSES
+            && !self.has_alike
+        {
+            let place = Place::inode(self.directory.ino.get());
+            let finding = Finding::new(&kinds::ENCRYPTION_POLICY, place).computed(ino.get());
+            return state.findings.add(finding);
+        }
+        strange.into_iter().for_each(|(finding, _)| state.findings.add(finding));
+    }
+
     /// Compares names whose hashes are equal.
     pub(super) fn finish(mut self) {
+        self.judge_policies();
         self.seen.sort_unstable();
         let mut left = MOST_TWINS;
         for pair in self.seen.windows(2) {

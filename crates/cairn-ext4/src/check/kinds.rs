@@ -202,6 +202,10 @@ cairn_check::kinds! {
     ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
         "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
+    /// The policy of an encrypted directory.
+    ENCRYPTION_POLICY = "ext4.encryption.policy", Accounting,
+        "The encrypted directory has another policy than all that lies in it, which agrees.",
+        "The directory gets the policy of what lies in it.";
     /// The flag of encryption, without a context.
     ENCRYPTION_FLAG = "ext4.encryption.flag", Losing,
         "The inode is marked as encrypted, and has no context, so that nothing could decrypt it.",
@@ -210,6 +214,11 @@ cairn_check::kinds! {
     INODE_SIZE = "ext4.inode.size", Accounting,
         "The size of the inode does not fit its contents.",
         "The size is set to that of the contents.";
+    /// Size of a file.
+    INODE_SIZE_UNPROVED = "ext4.inode.size_unproved", Losing,
+        "Blocks of the file lie behind its end, or no file can have its size; nothing proves which \
+            of the two is wrong.",
+        "The size is set to that of the blocks; those that the inode does not count are removed.";
     /// Space in use.
     INODE_BLOCKS = "ext4.inode.blocks", Accounting,
         "The inode's number of blocks is not that of its block map.",
@@ -331,6 +340,11 @@ cairn_check::kinds! {
     XATTR_INVALID = "ext4.xattr.invalid", Losing,
         "The extended attributes of the inode are malformed, or overlap.",
         "Those that overlap are removed, or all in this place if their list is malformed.";
+    /// The mark of the attributes in an inode.
+    XATTR_MARK = "ext4.xattr.mark", Accounting,
+        "The mark that begins the attributes in the inode has a wrong byte, and a list of them \
+            follows: readers see none of them.",
+        "The mark is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
         "An extended attribute has a name, or an access control list, that no reader accepts.",

@@ -10,7 +10,7 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
-use cairn_jbd2::{Correction, Images, JournalArea, Remains};
+use cairn_jbd2::{Correction, FastCommit, Images, JournalArea, Remains, WrongField};
 
 use super::kinds;
 use crate::error::{Error, Result};
@@ -80,12 +80,14 @@ pub(super) fn find(
         let finding = Finding::new(kind, place.clone());
         findings.push(finding.stored(Value::text(why.to_string())));
     }
+    let of_field = |wrong: WrongField| {
+        let finding = Finding::new(&kinds::JOURNAL_FIELD, place.clone().in_field(wrong.field));
+        finding.stored(wrong.stored).computed(wrong.computed)
+    };
+    findings.extend(cairn_jbd2::make_mountable(&found.area)?.into_iter().map(of_field));
     let is_pending = match superblock.features().incompat(Incompat::RECOVER) {
         true => {
-            if let Some(start) = cairn_jbd2::restore_start(&found.area)? {
-                let finding = Finding::new(&kinds::JOURNAL_FIELD, place.in_field("s_start"));
-                findings.push(finding.stored(0_u32).computed(start));
-            }
+            findings.extend(cairn_jbd2::restore_field(&found.area)?.map(of_field));
             true
         }
         false => {
@@ -237,6 +239,27 @@ pub(super) fn replay_prefix(
         }
     }
     Ok(true)
+}
+
+/// Applies fast commits to a volume whose log is empty. False, and nothing is written, if they do
+/// not fit it.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn apply_fast_commits(
+    area: &JournalArea,
+    device: &Arc<dyn BlockDevice>,
+    layout: &Layout,
+    runtime: &Arc<dyn Runtime>,
+    commits: &[FastCommit],
+) -> Result<bool> {
+    let (budget, images) = (Budget::new(BUDGET), Images::new());
+    let target = ReplayTarget { device, budget: &budget, runtime, images: &images };
+    match recovery::apply_fast_commits(area, &target, *layout, commits) {
+        Ok(()) => Ok(true),
+        Err(error @ Error::Device(_)) => Err(error),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Writes blocks to their places. Those beyond the volume are left out.

@@ -43,6 +43,10 @@ pub(super) fn check(state: &mut State) {
             }
         }
     };
+    if !found.is_possible() {
+        let finding = Finding::new(&kinds::MMP_INVALID, place().in_field("mmp_seq"));
+        return state.findings.add(finding.stored(Value::Hex(found.sequence().into())));
+    }
     state.claim_system(pba, 1);
     state.user = (!found.is_clean()).then(|| found.user());
 }

@@ -47,6 +47,7 @@ mod inodes;
 mod kinds;
 mod links;
 mod log;
+mod magic;
 mod map;
 mod mmp;
 mod named;

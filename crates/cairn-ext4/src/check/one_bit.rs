@@ -9,11 +9,13 @@ use cairn_base::one_bit::{WrongBit, find};
 use cairn_base::units::{as_index, as_u64};
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_check::{Finding, Place};
+use cairn_vfs::FileKind;
 
 use super::kinds;
 use super::state::State;
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
+use crate::form::{is_reserved, loaded};
 use crate::format::dir_entry::{self, DirFormat};
 use crate::format::extent::{NodeView, Site, block_capacity, block_checksums};
 use crate::format::inode::Inode as Record;
@@ -31,7 +33,17 @@ pub(super) fn record(state: &State, ino: Ino, bytes: &[u8]) -> Option<Vec<u8>> {
     let table = state.groups.get(as_index(group))?.desc.inode_table;
     let place = state.layout.inode_location(index, table);
     let of = Structure { place: Place::inode(ino.get()), pba: place.pba, from: place.offset };
-    of.correct(state, bytes, (at, mask), |_| true)
+    of.correct(state, bytes, (at, mask), |right| is_possible(state, ino, right))
+}
+
+/// Is the record one that a reader accepts? Of one that is not in use nothing is asked.
+fn is_possible(state: &State, ino: Ino, bytes: &[u8]) -> bool {
+    let Ok(record) = Record::decode(bytes, ino, &state.layout) else { return false };
+    if record.links == 0 || (is_reserved(&state.layout, ino) && record.mode == 0) {
+        return true;
+    }
+    let kind = FileKind::from_mode(record.mode.into());
+    kind.is_some_and(|kind| loaded::check(state, ino, &record, kind).is_ok())
 }
 
 /// A block of names with the one bit right.

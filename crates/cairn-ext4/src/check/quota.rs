@@ -44,6 +44,11 @@ pub(super) fn files(state: &State) -> Vec<(OwnerKind, Ino)> {
     files.filter(is_possible).collect()
 }
 
+/// Is the inode a quota file of the volume?
+pub(super) fn is_file(state: &State, ino: Ino) -> bool {
+    state.usage.is_some() && files(state).iter().any(|(_, file)| *file == ino)
+}
+
 /// Compares all quota files with what was counted.
 pub(super) fn check(state: &State) {
     let Some(counted) = &state.usage else { return };

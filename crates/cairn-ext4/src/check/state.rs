@@ -222,10 +222,15 @@ impl State {
         self.policies.lock().insert(ino.get(), policy);
     }
 
+    /// The policy that an inode is encrypted with.
+    pub(super) fn policy(&self, ino: Ino) -> Option<u64> {
+        self.policies.lock().get(&ino.get()).copied()
+    }
+
     /// True if both inodes are encrypted with the same policy.
     pub(super) fn have_same_policy(&self, one: Ino, other: Ino) -> bool {
-        let policies = self.policies.lock();
-        policies.get(&one.get()).is_some_and(|policy| policies.get(&other.get()) == Some(policy))
+        let policy = self.policy(one);
+        policy.is_some() && policy == self.policy(other)
     }
 
     /// The cluster of a block.

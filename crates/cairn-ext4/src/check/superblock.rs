@@ -9,8 +9,13 @@ use super::kinds;
 use super::state::State;
 use crate::dir::hash::HALF_MD4;
 use crate::format::features::{Compat, Incompat, RoCompat};
+use crate::format::inode::Inode as Record;
+use crate::format::layout::{Creator, inodes};
 use crate::format::superblock::{RawSuperblock, SIZE, STATE_VALID, Superblock};
 use crate::info;
+
+/// The largest size of descriptors that programs accept, also where nobody uses it.
+const MOST_DESC: u16 = 1024;
 
 /// Fields that others depend on.
 pub(super) fn check_fields(state: &State) {
@@ -41,6 +46,11 @@ pub(super) fn check_fields(state: &State) {
             wrong(field, stored.into(), layout.want_extra_isize.into());
         }
     }
+    let size = raw.s_desc_size.get();
+    let is_used = features.incompat(Incompat::BITS_64);
+    if !is_used && size != 0 && (!size.is_power_of_two() || size > MOST_DESC) {
+        wrong("s_desc_size", size.into(), 0);
+    }
     let sizes = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
     if !features.ro_compat(RoCompat::BIGALLOC) && sizes.0 != sizes.1 {
         wrong("s_log_cluster_size", sizes.0.into(), sizes.1.into());
@@ -65,6 +75,22 @@ pub(super) fn check_fields(state: &State) {
     }
     if raw.s_journal_inum.get() != 0 && !features.compat(Compat::HAS_JOURNAL) {
         wrong("s_journal_inum", raw.s_journal_inum.get().into(), 0);
+    }
+}
+
+/// Only Linux stores a checksum in an inode, and only for Linux is it looked at: where the root has
+/// a right one, Linux has made the volume.
+pub(super) fn check_creator(state: &State) {
+    let mut layout = state.layout;
+    if layout.creator == Creator::Linux || layout.has_no_room_of_hurd() {
+        return;
+    }
+    layout.creator = Creator::Linux;
+    let root = state.record_bytes(inodes::ROOT);
+    let sums = root.and_then(|bytes| Record::checksums(&bytes, inodes::ROOT, &layout));
+    if sums.is_some_and(|(stored, computed)| stored == computed) {
+        let (place, stored) = (Place::field("s_creator_os"), state.superblock.raw.s_creator_os);
+        state.differ(&kinds::SUPERBLOCK_FIELD, place, stored.get().into(), 0);
     }
 }
 

@@ -11,6 +11,9 @@ use crate::format::xattr::{self, Attribute, Value, XattrLocation};
 /// Prefix index and name of the attribute.
 const NAME: (u8, &[u8]) = (9, b"c");
 
+/// Bytes at the end of a context that each inode has for itself.
+pub(crate) const NONCE: usize = 16;
+
 /// What the attributes of an inode have of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {

@@ -111,9 +111,8 @@ impl Body<'_> {
         let is_of_blocks = record.size > 0 && record.size.is_multiple_of(block);
         match kind {
             FileKind::Regular | FileKind::Directory if self.is_inline() => true,
-            FileKind::Symlink if self.is_inline() => {
-                record.size >= FAST_SYMLINK || self.is_target(&record.block)
-            }
+            // A shorter one lies where a map would be, and has no flag.
+            FileKind::Symlink if self.is_inline() => record.size >= FAST_SYMLINK,
             FileKind::Regular => {
                 // A directory has more links than one, or is too large to count them.
                 let may_be_directory =

@@ -125,6 +125,18 @@ impl Mmp {
         self.raw.mmp_seq.get() == SEQ_CLEAN
     }
 
+    /// Is the sequence one that a program writes?
+    #[must_use]
+    pub(crate) fn is_possible(&self) -> bool {
+        self.is_clean() || self.raw.mmp_seq.get() <= SEQ_FSCK
+    }
+
+    /// The sequence.
+    #[must_use]
+    pub(crate) fn sequence(&self) -> u32 {
+        self.raw.mmp_seq.get()
+    }
+
     /// Who uses the volume, or was using it when it went down.
     #[must_use]
     pub(crate) fn user(&self) -> String {
@@ -157,6 +169,9 @@ mod tests {
         used[16..20].copy_from_slice(b"node");
         let found = Mmp::decode(&used, MetadataChecksum::NONE).unwrap();
         assert!(!found.is_clean() && found.user() == "the computer \"node\"");
+        assert!(found.is_possible());
+        used[4..8].copy_from_slice(&0xff6d_4d50_u32.to_le_bytes());
+        assert!(!Mmp::decode(&used, MetadataChecksum::NONE).unwrap().is_possible());
         assert!(Mmp::decode(&[0; 1024], MetadataChecksum::NONE).is_err());
     }
 }

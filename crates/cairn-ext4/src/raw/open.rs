@@ -127,10 +127,11 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
 }
 
 /// The first superblock; or a backup of another volume, if that leads to a root, and nothing shows
-/// that the first one is of this volume.
+/// that the first one is of this volume; or a backup of this volume, if the root is where that
+/// says, and not where the first one does.
 fn own_or_backup(device: &dyn BlockDevice, found: Candidate, notes: &mut Vec<String>) -> Candidate {
     if first_descriptor(device, &found).is_some() {
-        return found;
+        return right_field(device, &found, notes).unwrap_or(found);
     }
     let uuid = found.superblock.uuid();
     let backups = backups(device, |_| true);
@@ -142,6 +143,30 @@ fn own_or_backup(device: &dyn BlockDevice, found: Candidate, notes: &mut Vec<Str
         "the first superblock does not belong to this volume: that of group {group} is used"
     ));
     other
+}
+
+/// A backup of this volume that contradicts the first superblock, if the first descriptors lead to
+/// the root by it, and do not otherwise.
+fn right_field(
+    device: &dyn BlockDevice,
+    first: &Candidate,
+    notes: &mut Vec<String>,
+) -> Option<Candidate> {
+    if leads_to_root(device, first) {
+        return None;
+    }
+    let is_right = |other: &Candidate| {
+        let (superblock, layout) = (other.superblock.clone(), other.layout);
+        let read = Candidate { superblock, layout, at: first.at, backup: None };
+        other.superblock.uuid() == first.superblock.uuid() && leads_to_root(device, &read)
+    };
+    let other = backups(device, |_| true).into_iter().find(is_right)?;
+    let group = other.backup.unwrap_or_default();
+    notes.push(format!(
+        "a field of the first superblock is wrong, so that there is no root: that of group {group} \
+         is used"
+    ));
+    Some(other)
 }
 
 fn primary(device: &dyn BlockDevice) -> Result<std::result::Result<Candidate, Corrupt>> {

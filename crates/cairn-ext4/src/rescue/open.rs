@@ -7,11 +7,11 @@ use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_jbd2::Images;
+use cairn_jbd2::{Images, JournalArea, Remains};
 
 use crate::error::Result;
 use crate::fast_commit::ReplayTarget;
-use crate::format::features::{Compat, Incompat};
+use crate::format::features::Incompat;
 use crate::journal_area;
 use crate::raw::{RawVolume, SuperblockChoice, journal};
 use crate::recovery;
@@ -86,7 +86,7 @@ fn replay(
     let buffers = BufferCache::new(overlay.clone(), volume.layout.block_size, budget.clone());
     // If that fails, the replay does, too, and says why.
     let _ = cairn_jbd2::correct_superblock(&area);
-    let _ = cairn_jbd2::restore_start(&area);
+    let _ = cairn_jbd2::restore_field(&area);
     let whole = recovery::replay(&area, &target, buffers, volume.layout, true);
     let Err(why) = whole.map_err(|error| error.to_string()) else { return Ok(()) };
     let sound = cairn_jbd2::remains(&area).map_err(|error| error.to_string())?;
@@ -105,8 +105,22 @@ fn replay(
     }
     // Beside a damaged superblock, the replay cannot end. That the log is empty need not be written
     // here, and fast commits are all that may be missing.
-    match sound.is_whole() && !volume.layout.features.compat(Compat::FAST_COMMIT) {
-        true => Ok(()),
-        false => Err(why),
-    }
+    let is_followed = follow(&area, &target, volume, &sound);
+    if sound.is_whole() && is_followed { Ok(()) } else { Err(why) }
+}
+
+/// Applies the fast commits behind what is sound of a log. False if some of them are missing.
+fn follow(
+    area: &JournalArea,
+    target: &ReplayTarget<'_>,
+    volume: &RawVolume,
+    sound: &Remains,
+) -> bool {
+    let Ok((commits, is_damaged)) = cairn_jbd2::fast_commits_of(area, sound.end) else {
+        return false;
+    };
+    let apply = || recovery::apply_fast_commits(area, target, volume.layout, &commits);
+    let is_applied =
+        commits.is_empty() || (cairn_jbd2::mark_empty(area, sound.next).is_ok() && apply().is_ok());
+    is_applied && !is_damaged
 }

@@ -3,7 +3,7 @@
 
 use cairn_vfs::acl::shown_from_compact;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 const STORED_VERSION: u32 = 1;
 const SHOWN_VERSION: u32 = 2;
@@ -40,6 +40,19 @@ pub(crate) fn to_shown(stored: &[u8]) -> Result<Vec<u8>> {
     match shown_from_compact(stored) {
         Ok(shown) => Ok(shown.ok_or(cairn_vfs::Error::NoAttribute)?),
         Err(_) => Err(cairn_vfs::Error::Invalid("malformed access control list").into()),
+    }
+}
+
+/// Why readers refuse a stored ACL, if they do.
+#[must_use]
+pub(crate) fn refused(stored: &[u8]) -> Option<&'static str> {
+    match to_shown(stored) {
+        Ok(_) => None,
+        // It is listed, and is not there when it is asked for.
+        Err(Error::Vfs(cairn_vfs::Error::NoAttribute)) => {
+            Some("an access control list without entries")
+        }
+        Err(_) => Some("a malformed access control list"),
     }
 }
 

@@ -32,7 +32,7 @@ use cairn_cache::block::BufferCache;
 use cairn_vfs::XattrMode;
 
 use crate::checksum::MetadataChecksum;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::xattr::{
     self, Attribute, OwnedAttribute, OwnedValue, VALUE_MAX, Value, XattrLocation,
     entry_hash_of_inode, fits,
@@ -118,14 +118,16 @@ impl XattrEdit<'_> {
     }
 }
 
-/// What readers refuse of an attribute whose value is `here`: its name, or its form.
+/// What readers refuse of an attribute: its name, or the form of its value.
 #[must_use]
-pub(crate) fn refused(index: u8, name: &[u8], here: &[u8]) -> Option<&'static str> {
+pub(crate) fn refused(attribute: &Attribute<'_>) -> Option<&'static str> {
+    let (index, name) = (attribute.index, attribute.name);
     let is_acl = matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT);
-    let is_malformed =
-        || matches!(acl::to_shown(here), Err(Error::Vfs(cairn_vfs::Error::Invalid(_))));
-    names::refused(index, name)
-        .or_else(|| (is_acl && is_malformed()).then_some("a malformed access control list"))
+    let of_list = || match &attribute.value {
+        Value::Here(value) if is_acl => acl::refused(value),
+        _ => None,
+    };
+    names::refused(index, name).or_else(of_list)
 }
 
 /// The attributes of both containers during a change.

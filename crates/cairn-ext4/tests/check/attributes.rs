@@ -17,7 +17,11 @@ const ACL: &[(u16, u16, u32)] =
 
 /// A volume of a file with attributes: in its inode of so many bytes, or in a block.
 fn volume(path: &Path, inode_size: &str) -> (MemoryDevice, u64) {
-    let args = ["-t", "ext4", "-b", "1024", "-I", inode_size, "-O", "^metadata_csum"];
+    volume_with(path, inode_size, "^metadata_csum")
+}
+
+fn volume_with(path: &Path, inode_size: &str, features: &str) -> (MemoryDevice, u64) {
+    let args = ["-t", "ext4", "-b", "1024", "-I", inode_size, "-O", features];
     mke2fs(path, 8 << 20, &args);
     let mount = KernelMount::new(path, "");
     let file = mount.path().join("file");
@@ -79,6 +83,7 @@ fn an_attribute_that_no_reader_accepts_is_removed_with_its_name_in_the_list() {
             ("behind the end", place + end + 1, &[1], "user."),
             ("a wrong tag", value + 4, &[3], "system.posix_acl_access"),
             ("a wrong version", value, &[9], "system.posix_acl_access"),
+            ("no entries", place + list + 8, &[4], "system.posix_acl_access"),
             ("another prefix", place + list + 1, &[1, 0, 0], "user."),
         ];
         for (what, at, bytes, name) in cases {
@@ -108,4 +113,25 @@ fn an_attribute_that_no_reader_accepts_is_removed_with_its_name_in_the_list() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Without its mark, a list of attributes is none for all readers: what follows it proves it.
+#[test]
+fn a_wrong_byte_in_the_mark_of_attributes_costs_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for features in ["^metadata_csum", "metadata_csum"] {
+        let (sound, place) = volume_with(&path, "256", features);
+        let before = snapshot(sound.fork());
+        for byte in 1..=4 {
+            let device = sound.fork();
+            device.write_at(place - byte, vec![0x55]).unwrap();
+            let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+            let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+            let left = (codes, plan.after.count());
+            assert_eq!(left, (vec!["ext4.xattr.mark"], 0), "{features}: {byte}");
+            before.assert_same(&snapshot(after.fork()));
+            assert_eq!(complaint(&after, &hurt), None, "{features}: {byte}");
+        }
+    }
 }

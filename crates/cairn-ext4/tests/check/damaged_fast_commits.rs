@@ -16,6 +16,7 @@ use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, command, debugfs, mke2fs};
 use cairn_testkit::tree::{SnapshotOptions, digest_volume};
 
+use crate::forms::rescued;
 use crate::repaired::{complaint, plan};
 
 const BLOCK: u64 = 1024;
@@ -39,9 +40,7 @@ fn crashed(at: &Path, features: &str) -> (MemoryDevice, Vec<u64>) {
     let device = read_image(at).unwrap();
     mount.unmount();
     write_image(&device, at).unwrap();
-    let blocks = debugfs(at, "blocks <8>");
-    let journal: Vec<u64> =
-        blocks.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let journal = journal(at);
     let word = |at: u64| {
         let bytes = device.read_at(journal[0] * BLOCK + at, 4).unwrap();
         u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize
@@ -108,6 +107,68 @@ fn a_damaged_fast_commit_is_treated_as_by_linux_or_refused() {
         let kept = files(&after).unwrap();
         assert!(theirs.iter().all(|name| kept.contains(name)), "{kept:?} of {theirs:?}");
     }
+}
+
+/// The blocks of the journal.
+fn journal(at: &Path) -> Vec<u64> {
+    debugfs(at, "blocks <8>").split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// A repair of all, and what it lists as lost.
+fn repaired_all(device: &MemoryDevice) -> (MemoryDevice, String) {
+    let planned = plan(device.fork(), Scope::All).unwrap();
+    let after = device.fork();
+    planned.apply(&after, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+    let lost: Vec<_> = planned.steps.losing().map(ToString::to_string).collect();
+    (after, lost.join("\n"))
+}
+
+/// The fast commits behind a transaction of which a block is damaged are kept, as e2fsck keeps
+/// them, or listed as lost; and not listed where there are none. Without its commit block, a
+/// transaction is proved by them.
+#[test]
+fn fast_commits_behind_a_damaged_transaction_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, used) = crashed(&at, "");
+    let without = sound.fork();
+    used.iter().for_each(|block| without.write_at(block * BLOCK, vec![0; 1024]).unwrap());
+    let is_used = |block: &&u64| sound.read_at(**block * BLOCK, 8).unwrap()[..8] != [0; 8];
+    let logged: Vec<u64> = journal(&at)[1..200].iter().filter(is_used).copied().collect();
+    let last = *logged.last().unwrap();
+    let (mut damaged, whole) = (0, rescued(&sound).files);
+    let is_chosen = |(number, block): &(usize, u64)| number % 4 == 1 || *block == last;
+    for (_, block) in logged.into_iter().enumerate().filter(is_chosen) {
+        let device = sound.fork();
+        device.write_at(block * BLOCK, vec![0; 1024]).unwrap();
+        if files(&device).is_some() {
+            // It is none of a transaction that is to be replayed.
+            continue;
+        }
+        damaged += 1;
+        let (after, lost) = repaired_all(&device);
+        assert_eq!(complaint(&after, &at), None, "block {block}");
+        write_image(&device, &hurt).unwrap();
+        for _ in 0..2 {
+            command("e2fsck").arg("-fy").arg(&hurt).output().expect("e2fsck starts");
+        }
+        let theirs = files(&read_image(&hurt).unwrap()).unwrap();
+        let kept = files(&after).unwrap();
+        let keeps = theirs.iter().all(|name| kept.contains(name));
+        assert!(keeps, "block {block}: {kept:?} of {theirs:?}: {lost}");
+        if kept.len() == FILES {
+            assert!(rescued(&device).files.keys().eq(whole.keys()), "block {block}: rescued");
+        }
+        let is_listed = lost.contains("fast commits");
+        assert_eq!(is_listed, kept.len() < FILES, "block {block}: {kept:?}: {lost}");
+        without.write_at(block * BLOCK, vec![0; 1024]).unwrap();
+        if block != last {
+            let (_, lost) = repaired_all(&without);
+            assert!(!lost.is_empty() && !lost.contains("fast commits"), "block {block}: {lost}");
+        }
+        without.write_at(block * BLOCK, sound.read_at(block * BLOCK, 1024).unwrap()).unwrap();
+    }
+    assert!(damaged > 2, "{damaged} damaged");
 }
 
 /// Blocks of clusters are not allocated, so that nothing of a replay is right: it is not shown, and

@@ -217,3 +217,39 @@ fn a_file_of_orphans_needs_a_journal() {
         assert_eq!((has("has_journal"), has("orphan_file")), (journal, orphans), "{features}");
     }
 }
+
+/// Without 64bit nobody uses the size of descriptors, but e2fsck accepts no odd one.
+#[test]
+fn an_odd_size_of_descriptors_is_found_where_it_has_no_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image_of(&path, 8 << 20, &["-t", "ext2", "-b", "1024", "-N", "512"]);
+    let before = snapshot(read_image(&path).unwrap());
+    for (size, is_wrong) in [(30, true), (96, true), (2048, true), (32, false), (64, false)] {
+        let device = crate::repaired::injected(&path, &hurt, &format!("ssv desc_size {size}"));
+        assert_eq!(complaint(&device, &hurt).is_some(), is_wrong, "{size}");
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!((plan.before.count() > 0, plan.after.count()), (is_wrong, 0), "{size}");
+        assert_eq!(complaint(&after, &hurt), None, "{size}");
+        before.assert_same(&snapshot(after));
+    }
+}
+
+/// What is written for another system gets no checksum, which e2fsck misses.
+#[test]
+fn a_volume_with_checksums_in_its_inodes_was_made_by_linux() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image_of(&path, 8 << 20, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    for creator in [1, 3, 4, 77] {
+        let device = sound.fork();
+        crate::support::edit_superblock(&device, |bytes| bytes[72] = creator);
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert!(plan.before.count() > 0 && plan.after.count() == 0, "{creator}");
+        assert_eq!(after.read_at(1024 + 72, 4).unwrap()[..], [0; 4], "{creator}");
+        assert_eq!(complaint(&after, &hurt), None, "{creator}");
+        before.assert_same(&snapshot(after));
+    }
+}

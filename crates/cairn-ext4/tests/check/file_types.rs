@@ -155,3 +155,19 @@ fn an_unknown_type_clears_no_file() {
         assert_eq!(snapshot(device.fork()).len(), snapshot(after).len(), "{what}");
     }
 }
+
+/// A symbolic link in an inode is as long as the room for it, or has no flag: a small file with
+/// contents in its inode is none.
+#[test]
+fn a_small_file_in_its_inode_is_no_symbolic_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let hurt = dir.path().join("hurt");
+    let tree = dir.path().join("tree");
+    std::fs::create_dir_all(tree.join("dir")).unwrap();
+    std::fs::write(tree.join("dir/tiny"), "81").unwrap();
+    let path = sound(dir.path(), &["-t", "ext4", "-b", "1024", "-I", "256", "-O", "inline_data"]);
+    let before = read_image(&path).unwrap();
+    let device = injected(&path, &hurt, "sif /dir/tiny mode 0120644");
+    assert!(complaint(&device, &hurt).is_some());
+    assert_eq!(nothing_is_lost(&before, &device, &hurt), Ok(true));
+}

@@ -149,6 +149,11 @@ fn e2fsck_agrees_on_single_fields() {
     assert!(wrong.is_empty(), "{} of them differ:\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
+/// What e2fsck does not look for.
+fn is_ours_alone(line: &str) -> bool {
+    line.starts_with("ext4.xattr.mark:")
+}
+
 /// Random fields of metadata without checksums.
 #[test]
 fn e2fsck_agrees_on_random_fields() {
@@ -168,6 +173,9 @@ fn e2fsck_agrees_on_random_fields() {
             write_image(&device, &hurt).unwrap();
             compared += 1;
             if let Some((verdict, lines)) = difference(&hurt) {
+                if verdict.is_clean() && lines.lines().all(is_ours_alone) {
+                    continue;
+                }
                 let text = format!("{args:?}, seed {seed}: {one}\n{lines}{}", verdict.output);
                 if verdict.is_clean() { extra.push(text) } else { missed.push(text) }
             }

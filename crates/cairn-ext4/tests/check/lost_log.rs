@@ -17,7 +17,7 @@ use cairn_testkit::judge::{KernelMount, command, mke2fs};
 
 use crate::damaged_log::{BLOCK, Counts, Crashed, FILES, is_refused, mounted};
 use crate::repaired::{complaint, injected, plan};
-use crate::support::check;
+use crate::support::{check, edit_superblock};
 
 const NO_SUMS: &str = "^metadata_csum,^metadata_csum_seed";
 /// Where the superblock has `s_feature_incompat`, and the bit of a recovery.
@@ -127,6 +127,72 @@ fn a_start_without_a_log_is_set_to_none() {
     let after = mended(&device, Scope::Accounting, &hurt);
     assert_eq!(after.read_at(first * BLOCK + 28, 4).unwrap()[..], [0; 4]);
     KernelMount::new(&hurt, "ro").unmount();
+}
+
+/// Writes a word of the journal's superblock, with the checksum.
+fn set_field(device: &MemoryDevice, journal: u64, at: usize, value: u32) {
+    let mut block = device.read_at(journal * BLOCK, 1024).unwrap().to_vec();
+    block[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    block[0xfc..0x100].fill(0);
+    let sum = cairn_base::checksum::crc32c(!0, &block);
+    block[0xfc..0x100].copy_from_slice(&sum.to_be_bytes());
+    device.write_at(journal * BLOCK, block).unwrap();
+}
+
+/// Linux does not mount a volume with two kinds of checksums in the journal, and takes a log that
+/// does not begin at block 1 for too short.
+#[test]
+fn fields_for_which_linux_does_not_mount_are_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::new(&at);
+    let clean = dir.path().join("clean");
+    mke2fs(&clean, 8 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    let mount = KernelMount::new(&clean, "");
+    std::fs::write(mount.path().join("file"), "contents").unwrap();
+    mount.unmount();
+    let clean = read_image(&clean).unwrap();
+    for (device, at, value) in
+        [(&clean, 0x24, 1), (&clean, 0x14, 2), (&clean, 0x14, 0x11), (&crashed.device, 0x24, 1)]
+    {
+        let changed = device.fork();
+        let blocks = cairn_testkit::judge::debugfs(&dir.path().join("clean"), "blocks <8>");
+        let first = match std::ptr::eq(device, &crashed.device) {
+            true => crashed.journal[0],
+            false => blocks.split_whitespace().next().unwrap().parse().unwrap(),
+        };
+        set_field(&changed, first, at, value);
+        write_image(&changed, &hurt).unwrap();
+        assert!(KernelMount::try_new(&hurt, "").is_err(), "{at:#x}: {value}");
+        assert!(codes(&changed).contains(&"ext4.journal.field"), "{at:#x}: {value}");
+        let after = mended(&changed, Scope::Accounting, &hurt);
+        assert!(std::ptr::eq(device, &clean) || crashed.lost(mounted(&after).as_ref()).is_empty());
+        KernelMount::new(&hurt, "").unmount();
+    }
+}
+
+/// With another number than its first transaction has, the log looks like an empty one.
+#[test]
+fn a_log_with_another_number_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::new(&at);
+    let first = crashed.journal[0];
+    let word = crashed.device.read_at(first * BLOCK + 24, 4).unwrap();
+    let right = u32::from_be_bytes(word[..4].try_into().unwrap());
+    for number in [right + 1000, right.wrapping_sub(1)] {
+        let device = crashed.device.fork();
+        // Commits of the second of the mount may be of an earlier one.
+        edit_superblock(&device, |bytes| {
+            bytes[44..48].copy_from_slice(&1_700_000_000_u32.to_le_bytes());
+            bytes[264..268].copy_from_slice(&1_700_000_000_u32.to_le_bytes());
+        });
+        set_field(&device, first, 24, number);
+        assert!(codes(&device).contains(&"ext4.journal.field"), "{number}: {:?}", codes(&device));
+        assert!(is_refused(&device, "ro") && is_refused(&device, ""), "{number}");
+        let after = mended(&device, Scope::Accounting, &hurt);
+        assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0], "{number}");
+    }
 }
 
 /// A small volume has no backup. Beside a log, a wrong checksum of its superblock is no end either.

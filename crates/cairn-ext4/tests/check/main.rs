@@ -26,11 +26,13 @@ mod mmp;
 mod one_bit;
 mod quota;
 mod reads;
+mod records;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod repaired;
 mod reserved;
 mod seeds;
+mod sizes;
 mod support;
 mod swept;
 mod values;

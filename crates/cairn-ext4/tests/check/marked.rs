@@ -157,3 +157,41 @@ fn cut(sound: &Path, hurt: &Path) -> MemoryDevice {
     let again = hurt.with_extension("again");
     injected(hurt, &again, "sif /file size 1000")
 }
+
+/// A directory that is encrypted otherwise than all that lies in it, which agrees.
+#[test]
+fn the_policy_of_a_directory_is_that_of_what_lies_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, ARGS);
+    let names = ["/enc", "/enc/a name of 16 byte", "/enc/another of 16 bytes"];
+    for request in [
+        "mkdir /enc".to_owned(),
+        format!("write /dev/null \"{}\"", names[1]),
+        format!("write /dev/null \"{}\"", names[2]),
+    ] {
+        injected(&path, &hurt, &request);
+        std::fs::copy(&hurt, &path).unwrap();
+    }
+    let sound = read_image(&path).unwrap();
+    for name in names {
+        let record = place_of(&path, &format!("\"{name}\""));
+        give_context(&sound, record);
+        mark(&sound, record);
+    }
+    assert_eq!(complaint(&sound, &hurt), None);
+    assert_eq!(codes(&sound), [""; 0]);
+    // A byte of the key's identifier, and the version, without which there is no context.
+    let context = place_of(&path, names[0]) + 256 - CONTEXT as u64;
+    for (byte, scope) in [(12, Scope::Accounting), (0, Scope::All)] {
+        let device = sound.fork();
+        device.write_at(context + byte, vec![0x77]).unwrap();
+        assert!(codes(&device).contains(&"ext4.encryption.policy"), "{:?}", codes(&device));
+        let (plan, after) = repaired(&device, scope).unwrap();
+        let steps: Vec<_> = plan.steps.kept().iter().map(ToString::to_string).collect();
+        assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "{steps:?}");
+        let bytes = |device: &MemoryDevice| device.read_at(context, CONTEXT).unwrap().to_vec();
+        assert_eq!(bytes(&after), bytes(&sound), "{byte}");
+        assert_eq!(complaint(&after, &hurt), None, "{byte}");
+    }
+}

@@ -114,3 +114,20 @@ fn a_volume_that_another_computer_uses_is_not_repaired() {
         assert!(matches!(refused, Some(Error::Refused(why)) if why.contains("\"other\"")));
     }
 }
+
+/// No program writes such a sequence; e2fsck goes no further.
+#[test]
+fn an_impossible_sequence_is_found_and_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (device, block) = volume(&path, 8 << 20);
+    device.write_at(block + 4, 0xff6d_4d50_u32.to_le_bytes().to_vec()).unwrap();
+    let uuid = device.read_at(1024 + 104, 16).unwrap();
+    let sum = crc32c(crc32c(!0, &uuid), &device.read_at(block, 1020).unwrap());
+    device.write_at(block + 1020, sum.to_le_bytes().to_vec()).unwrap();
+    assert!(complaint(&device, &hurt).is_some());
+    assert!(codes(&device).contains(&"ext4.mmp.invalid"), "{:?}", codes(&device));
+    assert!(plan(device.fork(), Scope::Accounting).unwrap().after.count() > 0);
+    let (_, after) = repaired(&device, Scope::All).unwrap();
+    assert_mended(&after, &hurt);
+}

@@ -10,7 +10,7 @@ use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{self, KernelMount};
 
 use crate::injected::image;
-use crate::repaired::{complaint, place_of, repaired, snapshot};
+use crate::repaired::{complaint, injected, place_of, repaired, snapshot};
 
 const BLOCK: u64 = 1024;
 
@@ -111,6 +111,30 @@ fn each_structure_has_a_bit_of_its_own() {
     assert_eq!((plan.before.count(), plan.steps.losing().count()), (4, 0));
     snapshot(sound.fork()).assert_same(&snapshot(after.fork()));
     assert!(complaint(&after, &hurt).is_none());
+}
+
+/// The checksum of a record that nobody can have written, on one that is sound but for a bit: the
+/// bit that meets the checksum is not the wrong one.
+#[test]
+fn a_bit_that_makes_a_record_impossible_is_not_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let sound = volume(&path);
+    let before = snapshot(sound.fork());
+    // Another type, no extent tree, a block of attributes beyond the volume.
+    for request in ["mode 0110644", "block[0] 0x1f30b", "file_acl 0x40000000"] {
+        let other = injected(&path, &hurt, &format!("sif /file {request}"));
+        let record = place_of(&path, "/file");
+        let sum = |at: u64| other.read_at(record + at, 2).unwrap();
+        let device = sound.fork();
+        [124, 130].iter().for_each(|at| device.write_at(record + at, sum(*at)).unwrap());
+        let found = crate::support::check(std::sync::Arc::new(device.fork())).unwrap();
+        let codes: Vec<_> = found.counts.iter().map(|(kind, _)| kind.code).collect();
+        assert_eq!(codes, ["ext4.inode.checksum"], "{request}");
+        let (_, after) = repaired(&device, Scope::All).unwrap();
+        assert_eq!(complaint(&after, &hurt), None, "{request}");
+        before.assert_same(&snapshot(after));
+    }
 }
 
 /// Any bit of the only superblock of a small volume.

@@ -176,7 +176,12 @@ fn what_a_mount_refuses_of_the_volumes_files_is_mended() {
     let orphans = number("Orphan file inode:");
     let project = number("Project quota inode:");
     let before = snapshot(read_image(&sound).unwrap());
-    let mut requests = vec![format!("sif <{project}> links_count 0")];
+    let long = "size 549755828224";
+    let mut requests = vec![
+        format!("sif <{project}> links_count 0"),
+        format!("sif <{project}> {long}"),
+        format!("sif <3> {long}"),
+    ];
     for ino in [3, 8, orphans, project] {
         // The first block of the first extent, and its length: unwritten.
         for change in ["block[3] 1", "block[3] 65535", "block[4] 32769"] {

@@ -100,3 +100,18 @@ fn a_backup_of_an_older_volume_is_not_used() {
     assert_eq!(plan.steps.losing().count(), 0);
     snapshot(sound.fork()).assert_same(&snapshot(after));
 }
+
+/// The first superblock is sound and says a wrong size of inodes, which a backup does not.
+#[test]
+fn a_rescue_reads_by_the_backup_that_leads_to_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    image_of(&path, 12 << 20, ARGS);
+    let sound = read_image(&path).unwrap();
+    let files = rescued(&sound).files;
+    for size in [128_u16, 512, 1024] {
+        let device = sound.fork();
+        edit_superblock(&device, |bytes| bytes[88..90].copy_from_slice(&size.to_le_bytes()));
+        assert!(rescued(&device).files == files, "{size}");
+    }
+}

@@ -81,3 +81,18 @@ fn a_value_that_no_reader_accepts_is_found() {
         snapshot(after);
     }
 }
+
+/// Attributes are no names: the inode of a value has one link, however many share it.
+#[test]
+fn the_inode_of_a_value_has_one_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, value) = volume(&path);
+    let device = injected(&path, &hurt, &format!("sif <{value}> links_count 2"));
+    assert!(complaint(&device, &hurt).is_some());
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+    assert_eq!((codes, plan.after.count()), (vec!["ext4.inode.links"], 0));
+    assert_eq!(complaint(&after, &hurt), None);
+    snapshot(sound).assert_same(&snapshot(after));
+}

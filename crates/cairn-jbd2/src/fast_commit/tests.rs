@@ -1,5 +1,8 @@
+use cairn_base::checksum::crc32c;
 use cairn_base::{FileBlock, Ino, Pba};
 
+use super::blocks::Reader;
+use super::record::HEADER;
 use super::*;
 
 const BLOCK: usize = 1024;

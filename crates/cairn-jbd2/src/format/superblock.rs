@@ -1,5 +1,7 @@
 //! The journal superblock, in the first block of the journal.
 
+use std::ops::Range;
+
 use cairn_base::checksum::crc32c;
 use cairn_base::{Tid, one_bit};
 use zerocopy::big_endian::U32;
@@ -166,6 +168,7 @@ impl Superblock {
     /// The structure's bytes, with their checksum.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut raw = self.raw;
+        raw.s_first = self.first.into();
         raw.s_sequence = self.sequence.0.into();
         raw.s_start = self.start.into();
         raw.s_errno = self.errno.into();
@@ -176,6 +179,24 @@ impl Superblock {
             raw.s_checksum = checksum(&raw).into();
         }
         raw.as_bytes().to_vec()
+    }
+
+    /// The superblock with the fields right that readers pass over and Linux does not mount: a
+    /// kind of checksum beside another, and an empty log that begins elsewhere than those of all
+    /// files. `None` if there are none.
+    pub(crate) fn mountable(&self) -> Option<(Self, WrongField)> {
+        let mut right = self.clone();
+        if self.has_checksums() && self.compat.contains(Compat::CHECKSUM) {
+            right.compat.remove(Compat::CHECKSUM);
+            let (stored, computed) = (self.compat.bits(), right.compat.bits());
+            return Some((right, WrongField { field: "s_feature_compat", stored, computed }));
+        }
+        if self.start == 0 && self.first != FIRST {
+            right.first = FIRST;
+            let (stored, computed) = (self.first, FIRST);
+            return Some((right, WrongField { field: "s_first", stored, computed }));
+        }
+        None
     }
 
     /// True if every block of the log has a checksum (version 2 or 3).
@@ -202,6 +223,11 @@ impl Superblock {
         }
     }
 
+    /// The blocks of the fast-commit area that have records: all but the first.
+    pub(crate) fn fast_commit_area(&self) -> Range<u32> {
+        self.end().saturating_add(1)..self.blocks
+    }
+
     /// True if Linux can write fast commits: their area leaves it the smallest log.
     #[must_use]
     pub fn has_room_for_fast_commits(&self) -> bool {
@@ -222,6 +248,17 @@ impl Superblock {
     pub(crate) fn end(&self) -> u32 {
         self.blocks.saturating_sub(self.fast_commit_blocks())
     }
+}
+
+/// A field of a superblock that is otherwise valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongField {
+    /// Its name.
+    pub field: &'static str,
+    /// Its value.
+    pub stored: u32,
+    /// The right one.
+    pub computed: u32,
 }
 
 /// What was wrong in a superblock.

@@ -2,12 +2,15 @@
 //!
 //! A pass visits each block of the log at most once, whatever the log says.
 
+use std::ops::Range;
+
 use cairn_base::{Pba, Tid};
 use cairn_block::IoBuf;
 use cairn_cache::block::Image;
 
 use crate::area::JournalArea;
 use crate::error::Result;
+use crate::fast_commit::blocks;
 use crate::format::blocks::BlockLayout;
 use crate::format::superblock::Superblock;
 use crate::format::tags::{Tag, flag};
@@ -47,6 +50,8 @@ pub(super) struct LogReader<'a> {
     pub(super) sequence: Tid,
     first: u32,
     end: u32,
+    /// The blocks behind the log that have fast commits.
+    fast_commits: Range<u32>,
     start: u32,
     next: u32,
     /// Blocks that this pass may still visit.
@@ -66,6 +71,7 @@ impl<'a> LogReader<'a> {
             sequence: superblock.sequence,
             first,
             end,
+            fast_commits: superblock.fast_commit_area(),
             start: superblock.start,
             next: superblock.start,
             left: end.saturating_sub(first),
@@ -105,6 +111,11 @@ impl<'a> LogReader<'a> {
     /// Blocks of the log.
     pub(super) fn blocks(&self) -> u32 {
         self.end.saturating_sub(self.first)
+    }
+
+    /// Is there a fast commit behind this transaction? It proves that this one was committed.
+    pub(super) fn has_fast_commits_behind(&self, tid: Tid) -> bool {
+        blocks::is_of(self.area, self.fast_commits.clone(), tid.next())
     }
 
     pub(super) fn read(&mut self, block: u32) -> Result<Vec<u8>> {

@@ -5,7 +5,7 @@
 //! 2. [`revoke`] collects the blocks that must not be replayed.
 //! 3. [`replay`] takes the newest contents of every other block.
 //!
-//! [`start`] finds a log that its superblock calls empty.
+//! [`start`] finds a log that its superblock hides.
 //!
 //! A log with damage in a committed transaction is refused. For a repair, [`remains()`] takes what
 //! is intact of it.
@@ -40,7 +40,7 @@ use crate::home;
 use log_reader::LogReader;
 pub use remains::{Remains, mark_empty, remains, write_corrected};
 pub use replay::{Images, Recovered};
-pub use start::{lost_start, restore_start};
+pub use start::{lost_field, restore_field};
 
 /// Replays the log to the volume's device and marks the log empty (`jbd2_journal_recover`). An
 /// empty log is left as it is.

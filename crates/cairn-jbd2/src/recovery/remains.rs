@@ -37,6 +37,8 @@ pub struct Remains {
     pub unknown: Vec<u32>,
     /// Blocks of the log of which one bit was wrong, as they were before.
     pub corrected: BTreeMap<u32, Vec<u8>>,
+    /// The transaction behind the last one; fast commits are of it.
+    pub end: Tid,
     /// Number of the next transaction.
     pub next: Tid,
 }
@@ -56,13 +58,20 @@ impl Remains {
 pub fn remains(area: &JournalArea) -> Result<Remains> {
     let superblock = read_superblock(area)?;
     if superblock.start == 0 {
-        return Ok(Remains { next: superblock.sequence, ..Remains::default() });
+        let end = superblock.sequence;
+        return Ok(Remains { end, next: end, ..Remains::default() });
     }
     let mut log = LogReader::new(area, &superblock);
-    let Some(last) = log.last_commit() else {
-        return Ok(Remains { next: superblock.sequence.next(), ..Remains::default() });
+    let mut last = log.last_commit();
+    let end = last.map_or(superblock.sequence, Tid::next);
+    let lacks_commit = log.has_fast_commits_behind(end);
+    if lacks_commit {
+        last = Some(end);
+    }
+    let Some(last) = last else {
+        return Ok(Remains { end, next: end.next(), ..Remains::default() });
     };
-    let mut pass = Pass::new(superblock.sequence, last);
+    let mut pass = Pass::new(superblock.sequence, last, lacks_commit);
     pass.read(&mut log)?;
     Ok(pass.end())
 }
@@ -105,13 +114,15 @@ struct Pass {
     /// Checksum of the transaction's blocks, and the first of its copies.
     crc32: u32,
     begun: usize,
-    /// The last block was none of the log, behind others of its transaction: it may have been the
-    /// commit block.
-    pending: Option<u32>,
+    /// The last blocks were none of the log, behind others of its transaction: the last of them may
+    /// have been the commit block.
+    pending: Vec<u32>,
+    /// Fast commits prove the last transaction, of which there is no commit block.
+    lacks_commit: bool,
 }
 
 impl Pass {
-    fn new(tid: Tid, last: Tid) -> Self {
+    fn new(tid: Tid, last: Tid, lacks_commit: bool) -> Self {
         Self {
             tid,
             last,
@@ -121,7 +132,8 @@ impl Pass {
             corrected: BTreeMap::new(),
             crc32: !0,
             begun: 0,
-            pending: None,
+            pending: Vec::new(),
+            lacks_commit,
         }
     }
 
@@ -173,31 +185,23 @@ impl Pass {
     /// Goes on with a transaction. If that is the one behind the present one, the block that was
     /// missed was the commit block, and nothing else is missing.
     fn follow(&mut self, tid: Tid) {
-        let pending = self.pending.take();
-        if tid == self.tid {
-            if let Some(number) = pending {
-                self.unknown.insert(number, self.tid);
-            }
-            return;
+        let mut pending = std::mem::take(&mut self.pending);
+        if tid == self.tid.next() && self.found.len() > self.begun {
+            pending.pop();
         }
-        let is_commit = tid == self.tid.next() && self.found.len() > self.begun;
-        if let Some(number) = pending.filter(|_| !is_commit) {
-            self.unknown.insert(number, self.tid);
+        self.unknown.extend(pending.into_iter().map(|number| (number, self.tid)));
+        if tid != self.tid {
+            self.begin(tid);
         }
-        self.begin(tid);
     }
 
     fn begin(&mut self, tid: Tid) {
-        (self.tid, self.crc32, self.begun, self.pending) = (tid, !0, self.found.len(), None);
+        (self.tid, self.crc32, self.begun) = (tid, !0, self.found.len());
+        self.pending.clear();
     }
 
     fn miss(&mut self, number: u32) {
-        match self.pending.replace(number) {
-            None => {}
-            Some(first) => {
-                self.unknown.insert(first, self.tid);
-            }
-        }
+        self.pending.push(number);
     }
 
     fn descriptor(&mut self, log: &mut LogReader<'_>, block: &[u8]) -> Result<()> {
@@ -248,13 +252,17 @@ impl Pass {
     }
 
     fn end(mut self) -> Remains {
-        if let Some(number) = self.pending.take() {
-            self.unknown.insert(number, self.tid);
+        // Behind a transaction without its commit block lies what was there before.
+        let is_all = self.lacks_commit && self.tid == self.last && self.found.len() > self.begun;
+        if !is_all {
+            let pending = std::mem::take(&mut self.pending);
+            self.unknown.extend(pending.into_iter().map(|number| (number, self.tid)));
         }
         let doubt = self.unknown.values().copied().reduce(|a, b| if b.is_after(a) { b } else { a });
         let mut remains = Remains {
             unknown: self.unknown.into_keys().collect(),
             corrected: self.corrected,
+            end: self.last.next(),
             next: self.last.next().next(),
             ..Remains::default()
         };

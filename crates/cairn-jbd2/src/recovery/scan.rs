@@ -8,7 +8,8 @@
 //! A block that is none of the log any more looks like the log's end. But the log ends where
 //! nothing was committed behind it: so a commit block of this transaction, or of a later one, is
 //! looked for ([`SEARCHED`] bytes). With `ASYNC_COMMIT` a commit block may be on the medium before
-//! its transaction is, so only that of a later one tells.
+//! its transaction is, so only that of a later one tells. A fast commit of the next transaction
+//! tells, too: it is written only when this one is committed.
 
 use cairn_base::Tid;
 use cairn_base::checksum::crc32_be;
@@ -166,7 +167,7 @@ impl LogReader<'_> {
                 return true;
             }
         }
-        false
+        self.has_fast_commits_behind(current.tid)
     }
 
     fn add_crc32(&self, current: &mut Current, block: &[u8]) {

@@ -31,6 +31,8 @@ pub(super) fn weight(report: &Report) -> u64 {
         &kinds::SUPERBLOCK_REVISION,
         &kinds::JOURNAL_REPLAY,
         &kinds::DEVICE_READ,
+        // Of one file, wherever the rest is.
+        &kinds::INODE_SIZE_UNPROVED,
     ];
     let telling = [
         &kinds::GROUP_CHECKSUM,

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::format::xattr::{
     self, Attribute, OwnedAttribute, OwnedValue, XattrLocation, entry_hash_of_inode, fits,
 };
-use crate::xattr::names;
+use crate::xattr::{names, refused};
 
 /// Mends the attributes of an inode where the finding is.
 pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
@@ -106,7 +106,7 @@ fn keep(
         let is_named = named == Some(attribute.name);
         let mut owned = OwnedAttribute::from(attribute);
         let is_far = matches!(owned.value, OwnedValue::Inode { .. });
-        let is_wrong = attributes::refused(attribute).is_some()
+        let is_wrong = refused(attribute).is_some()
             || overlapping.iter().any(|(other, _)| std::ptr::eq(*other, attribute));
         if is_wrong && (is(&kinds::XATTR_INVALID) || is(&kinds::XATTR_REFUSED))
             || is(&kinds::XATTR_VALUE) && is_named && is_far

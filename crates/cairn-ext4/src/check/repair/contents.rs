@@ -2,14 +2,15 @@
 
 use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba};
-use cairn_check::Finding;
+use cairn_check::{Finding, Value};
 use cairn_vfs::FileKind;
 
 use super::super::each_entry::inline_tail;
 use super::super::kinds;
 use super::super::visitor::Run;
 use super::mender::Mender;
-use super::runs;
+use super::policy::Truncate;
+use super::{rewrite, runs};
 use crate::error::Result;
 use crate::format::dir_entry::{DirFormat, MIN_REC_LEN, pack_leaf};
 use crate::format::features::{Compat, Incompat};
@@ -148,6 +149,25 @@ pub(super) fn set_size(mender: &Mender<'_>, ino: Ino, size: u64) -> Result<bool>
         }
     }
     mender.edit(ino, |record| record.size = size)
+}
+
+/// Gives a file the size that its blocks imply, or removes those behind its end.
+pub(super) fn set_size_of_file(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
+    if finding.place.field == Some("i_block") {
+        let Some(mut record) = mender.state.record(ino) else { return Ok(()) };
+        let blocks = record.size.div_ceil(mender.state.layout.block_size.into());
+        rewrite::rewrite(mender, ino, &mut record, &mut Truncate { blocks })?;
+        if mender.edit(ino, |stored| stored.block = record.block)? {
+            mender.lose(finding, ino, "blocks behind the end of the file");
+        }
+        return Ok(());
+    }
+    let size = finding.computed.as_ref().and_then(Value::number);
+    let Some(size) = size else { return Ok(()) };
+    if mender.edit(ino, |record| record.size = size)? {
+        mender.lose(finding, ino, "the size: the end of the file may have other bytes");
+    }
+    Ok(())
 }
 
 fn is_mapped_by_extents(mender: &Mender<'_>) -> bool {

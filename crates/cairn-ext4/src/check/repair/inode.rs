@@ -9,7 +9,7 @@ use cairn_check::{Finding, Severity, Value};
 use super::super::kinds;
 use super::mender::{DAMAGED, Mender, WHOSE};
 use super::policy::Prune;
-use super::{attributes, contents, orphans, rewrite, runs};
+use super::{attributes, contents, encryption, orphans, rewrite, runs};
 use crate::error::Result;
 use crate::format::extent::ROOT_BYTES;
 use crate::format::inode::{InodeFlags, mode};
@@ -58,6 +58,9 @@ fn one(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
         return contents::make_root(mender, finding);
     }
     let cleared = findings.iter().find_map(|finding| Some((finding, clears(finding)?)));
+    // What lies in a directory has the context that it lacks.
+    let is_proved = findings.iter().any(|finding| is(finding, &kinds::ENCRYPTION_POLICY));
+    let cleared = cleared.filter(|_| !is_proved);
     if let Some((finding, what)) = cleared.filter(|_| ino != inodes::ROOT) {
         if mender.clear(ino)? {
             mender.lose(finding, ino, what);
@@ -181,6 +184,12 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     }
     if is(&kinds::VALUE_HASH) {
         return set_hash(mender, ino, finding);
+    }
+    if is(&kinds::ENCRYPTION_POLICY) {
+        return encryption::mend(mender, ino, finding);
+    }
+    if is(&kinds::INODE_SIZE_UNPROVED) {
+        return contents::set_size_of_file(mender, ino, finding);
     }
     if is(&kinds::INODE_TYPE) || is(&kinds::INODE_TYPE_UNPROVED) {
         return set_mode(mender, ino, finding);

@@ -11,6 +11,7 @@ mod attributes;
 mod bits;
 mod contents;
 mod directory;
+mod encryption;
 mod groups;
 mod indexed;
 mod inode;

@@ -5,9 +5,13 @@
 //! may leave a directory with names of nothing. If they do, both are examined, and the one that
 //! keeps more files is taken.
 //!
+//! Fast commits follow the last transaction. What that lacks need not concern them: they are
+//! applied if they fit, and if no file is lost by them.
+//!
 //! A doubtful copy ([`Remains`]) is not written over what is a file's data by now, unless the
 //! volume logs that, too.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -17,6 +21,7 @@ use cairn_block::wrap::Overlay;
 use cairn_cache::block::Image;
 use cairn_check::repair::Step;
 use cairn_check::{Findings, Observer, Place, Report, Severity};
+use cairn_jbd2::fast_commit::{FastCommit, Operation};
 use cairn_jbd2::{Images, JournalArea, Remains};
 
 use super::super::examine::examine;
@@ -26,7 +31,7 @@ use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::format::dir_entry::{DirFormat, entries};
 use crate::format::extent::MAGIC as EXTENT_MAGIC;
-use crate::format::features::{Compat, Incompat};
+use crate::format::features::Incompat;
 use crate::format::inode::InodeFlags;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
@@ -39,6 +44,9 @@ use crate::raw::{RawVolume, SuperblockChoice};
 const JMODE: u32 = 0x60;
 const JMODE_DATA: u32 = 0x20;
 
+/// Inodes that the text of a loss names.
+const MOST_SHOWN: usize = 100;
+
 /// What else an examination needs.
 pub(super) struct Context<'a> {
     pub(super) device: &'a Arc<dyn BlockDevice>,
@@ -47,52 +55,143 @@ pub(super) struct Context<'a> {
     pub(super) observer: &'a Arc<dyn Observer>,
 }
 
-/// Writes what is intact of a log to the volume, and empties the log. Returns the step.
+/// Writes what is intact of a log to the volume, with the fast commits behind it, and empties the
+/// log. Returns the step.
 ///
 /// # Errors
 /// The device failed.
 pub(super) fn apply(context: &Context<'_>, area: &JournalArea, refused: &Refused) -> Result<Step> {
     let Context { device, layout, .. } = context;
     let remains = &refused.remains;
-    let step = Step::new(&kinds::JOURNAL_REPLAY, Place::field("s_feature_incompat"))
-        .losing(*b"", loss(remains, layout.features.compat(Compat::FAST_COMMIT)));
+    let (commits, is_damaged) =
+        cairn_jbd2::fast_commits_of(area, remains.end).unwrap_or((Vec::new(), true));
+    let mut lost = Lost { is_damaged, ..Lost::new(remains, layout) };
     let is_of_fast_commits = remains.is_whole() && remains.corrected.is_empty();
     if is_of_fast_commits && log::replay_prefix(area, device, layout, context.runtime)? {
         cairn_jbd2::forget_error(area)?;
-        return Ok(step);
+        return Ok(lost.step());
     }
     let mut images = sure(context, remains)?;
+    let mut is_newest = true;
     if !remains.unknown.is_empty() {
         let (all, lost) = kept(context, area, &images)?;
         // A newer state with fewer files that lacks nothing is right: files may have been removed.
         if lost > 0 {
             let before = cairn_jbd2::salvage_in_memory(area)?;
             if kept(context, area, &before)?.0 > all {
-                images = before;
+                (images, is_newest) = (before, false);
             }
         }
     }
     log::write(&***device, layout, &images)?;
     cairn_jbd2::mark_empty(area, remains.next)?;
-    Ok(step)
+    // They follow the newest state.
+    let is_followed = is_newest && (commits.is_empty() || follow(context, area, &commits)?);
+    if !is_followed {
+        lost.dropped = commits;
+    }
+    Ok(lost.step())
 }
 
-fn loss(remains: &Remains, has_fast_commits: bool) -> String {
-    match (remains.is_whole(), has_fast_commits) {
-        (true, true) => "the last changes, made by fast commits".into(),
-        (true, false) => "what the log would change where the volume has no blocks".into(),
-        (false, _) => {
-            let (lost, unknown) = (remains.lost.len(), remains.unknown.len());
-            let behind = match has_fast_commits {
-                true => ", and all changes that fast commits made behind it",
-                false => "",
-            };
-            format!(
-                "the last contents of {lost} blocks of the volume, \
-                 and what {unknown} blocks of the journal held{behind}"
-            )
+/// What is lost of a log.
+#[derive(Default)]
+struct Lost {
+    /// Blocks of the volume, and of the journal.
+    blocks: usize,
+    unknown: usize,
+    /// The log has blocks that the volume does not have.
+    is_beyond: bool,
+    /// Fast commits that are whole, and that the volume does not get.
+    dropped: Vec<FastCommit>,
+    /// One of the fast commits is damaged.
+    is_damaged: bool,
+}
+
+impl Lost {
+    fn new(remains: &Remains, layout: &Layout) -> Self {
+        Self {
+            blocks: remains.lost.len(),
+            unknown: remains.unknown.len(),
+            is_beyond: remains.images.keys().any(|pba| !layout.contains(*pba, 1)),
+            ..Self::default()
         }
     }
+
+    fn step(&self) -> Step {
+        let place = Place::field("s_feature_incompat");
+        Step::new(&kinds::JOURNAL_REPLAY, place).losing(*b"", self.text())
+    }
+
+    fn text(&self) -> String {
+        let mut parts = Vec::new();
+        if self.blocks > 0 {
+            parts.push(format!("the last contents of {} blocks of the volume", self.blocks));
+        }
+        if self.unknown > 0 {
+            parts.push(format!("what {} blocks of the journal held", self.unknown));
+        }
+        if self.is_beyond {
+            parts.push("what the log would change where the volume has no blocks".into());
+        }
+        if !self.dropped.is_empty() {
+            parts.push(of_fast_commits(&self.dropped));
+        }
+        if self.is_damaged {
+            parts.push("the last changes, made by fast commits".into());
+        }
+        if parts.is_empty() {
+            // A commit block, or what one wrong bit was.
+            parts.push("nothing that the other blocks of the log show".into());
+        }
+        parts.join(", and ")
+    }
+}
+
+/// What fast commits would have changed: inodes, with names that they would have got.
+fn of_fast_commits(commits: &[FastCommit]) -> String {
+    let mut inodes: BTreeMap<Ino, Option<String>> = BTreeMap::new();
+    for operation in commits.iter().flat_map(|commit| &commit.operations) {
+        let (ino, name) = match operation {
+            Operation::AddRange { ino, .. }
+            | Operation::DeleteRange { ino, .. }
+            | Operation::Inode { ino, .. } => (*ino, None),
+            Operation::Create(name) | Operation::Link(name) | Operation::Unlink(name) => {
+                (name.ino, Some(name.name.escape_ascii().to_string()))
+            }
+        };
+        let known = inodes.entry(ino).or_default();
+        if known.is_none() {
+            *known = name;
+        }
+    }
+    let shown = inodes.iter().take(MOST_SHOWN).map(|(ino, name)| match name {
+        Some(name) => format!("{ino} ({name})"),
+        None => ino.to_string(),
+    });
+    let shown: Vec<String> = shown.collect();
+    let more = match inodes.len().saturating_sub(MOST_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let count = commits.len();
+    format!("the changes of {count} fast commits, to the inodes {}{more}", shown.join(", "))
+}
+
+/// Applies the fast commits behind a log that has lost something, if they fit what is left: no file
+/// gets lost by them. False if they do not.
+fn follow(context: &Context<'_>, area: &JournalArea, commits: &[FastCommit]) -> Result<bool> {
+    let Context { device, layout, runtime, .. } = *context;
+    let (without, _) = kept(context, area, &Images::new())?;
+    let trial: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
+    let on_trial = JournalArea { device: trial.clone(), ..area.clone() };
+    if !log::apply_fast_commits(&on_trial, &trial, layout, runtime, commits)? {
+        return Ok(false);
+    }
+    let (with, _) = kept(&Context { device: &trial, ..*context }, &on_trial, &Images::new())?;
+    if with < without {
+        return Ok(false);
+    }
+    log::apply_fast_commits(area, device, layout, runtime, commits)
 }
 
 /// The files that a volume with these blocks keeps, and what it loses.

@@ -41,7 +41,7 @@ impl Stage {
         let code = finding.kind.code;
         let is = |kinds: &[&cairn_check::Kind]| kinds.iter().any(|kind| kind.code == code);
         let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
-        if is(&[&kinds::METADATA_BIT]) {
+        if is(&[&kinds::METADATA_BIT, &kinds::XATTR_MARK]) {
             Self::Bits
         } else if is(&[
             &kinds::SUPERBLOCK_BIT,

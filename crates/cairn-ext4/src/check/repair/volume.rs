@@ -52,6 +52,7 @@ fn set(raw: &mut RawSuperblock, field: &str, number: u64) -> bool {
     let (Ok(word), half) = (u32::try_from(number), u16::try_from(number)) else { return false };
     match (field, half) {
         (REVISION, _) => raw.s_rev_level = word.into(),
+        ("s_desc_size", Ok(half)) => raw.s_desc_size = half.into(),
         ("s_reserved_gdt_blocks", Ok(half)) => raw.s_reserved_gdt_blocks = half.into(),
         ("s_min_extra_isize", Ok(half)) => raw.s_min_extra_isize = half.into(),
         ("s_want_extra_isize", Ok(half)) => raw.s_want_extra_isize = half.into(),
