@@ -41,6 +41,7 @@ use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
 use crate::root;
 use crate::segment::Mode;
+use crate::sit::SitTable;
 use crate::sizes::adopted;
 use crate::store::{Store, StoreOptions};
 use crate::tables;
@@ -331,7 +332,10 @@ fn load(
             true => Overlay::default(),
             false => Overlay::build(&buffers, &layout, &checkpoint.checkpoint, &nat)?,
         };
-        (nat.clone(), NodeCache::new(layout.clone(), buffers.clone(), nat, overlay), None)
+        let last = &checkpoint.checkpoint;
+        let sit = SitTable::new(layout.clone(), buffers.clone(), last, &journals.sit);
+        let nodes = NodeCache::new(layout.clone(), buffers.clone(), nat.clone(), sit, overlay);
+        (nat, nodes, None)
     };
     if let (Some(zones), Some(store)) = (zones, &store) {
         store.segments.set_zones(zones);
