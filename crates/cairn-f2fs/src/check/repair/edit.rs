@@ -160,7 +160,8 @@ impl<'r> Edit<'r> {
     pub(super) fn set_entry(&mut self, nid: Nid, entry: NatEntry) {
         self.has_tables = true;
         // What does not change needs no new tables, which would end a chain of fsynced nodes.
-        if self.entry(nid).ok() != Some(entry) {
+        let is_same = self.layout.is_nid(nid) && self.entry(nid).ok() == Some(entry);
+        if !is_same {
             self.nat.insert(nid, entry);
         }
     }
