@@ -26,14 +26,14 @@ const COMPACT: u32 = 4;
 const COUNT_AT: usize = 4088;
 /// In a block of compact summaries: the journal of the SIT, and entries of each.
 const SIT_AT: usize = 507;
-const NAT_ENTRY: usize = 13;
+pub const NAT_ENTRY: usize = 13;
 const SIT_ENTRY: usize = 78;
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-fn set(bytes: &mut [u8], at: usize, value: u32) {
+pub fn set(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
@@ -138,7 +138,7 @@ fn a_wrong_entry_of_a_journal_costs_nothing() {
 }
 
 /// The summaries of the pack with the journals, and where they are.
-fn journals(judge: &Judge) -> (u64, Vec<u8>) {
+pub fn journals(judge: &Judge) -> (u64, Vec<u8>) {
     let (head, contents) = judge.target.pack();
     let head = judge.target.read(head);
     assert!(word(&head, FLAGS_AT) & COMPACT != 0);

@@ -11,6 +11,8 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::check;
 use crate::flags::sampled_of;
+use crate::inject::{Injection, Target};
+use crate::names::{NAMES_AT, SLOT, block_of};
 use crate::repair::damaged;
 use crate::sweep::cases;
 use crate::types::Judge;
@@ -151,5 +153,25 @@ fn a_rescue_doubts_only_what_the_check_finds() {
             }
         }
         assert!(wrong.is_empty(), "{wrong}");
+    }
+}
+
+/// The inode and the hash say which name an entry had; else it is told that it may be wrong.
+#[test]
+fn a_wrong_name_is_rescued_as_it_was_or_told() {
+    let target = Target::new(&[]);
+    let sound = rescued(target.device.fork());
+    assert_eq!(sound.losses, []);
+    let (at, right, slot) = block_of(&target, b"linked");
+    for (count, is_known) in [(1, true), (4, false)] {
+        let mut bytes = right.clone();
+        let name = NAMES_AT + slot * SLOT;
+        bytes[name..name + count].fill(b'!');
+        let taken =
+            rescued(damaged(&target, &Injection { what: "".into(), blocks: vec![(at, bytes)] }));
+        match is_known {
+            true => assert!(taken.files == sound.files && taken.losses.is_empty()),
+            false => assert!(taken.losses.iter().any(|loss| loss.what.contains("hash"))),
+        }
     }
 }
