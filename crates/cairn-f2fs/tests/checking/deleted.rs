@@ -11,6 +11,7 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, XattrMode}
 use crate::inject::Target;
 use crate::readers::View;
 use crate::repair::{apply, plan};
+use crate::stale::place_of;
 use crate::volume::{MIB, open, volume};
 use crate::{check, lines};
 
@@ -86,7 +87,7 @@ fn the_block_of_another_file_is_not_freed_with_a_wrong_pointer() {
     });
     fs.unmount().unwrap();
     let target = Target::of(&device);
-    let places = [kept, gone].map(|ino| target.inode_of(ino.get() as u32));
+    let places = [kept, gone].map(|ino| place_of(&device, ino.get() as u32));
     let [other, mut bytes] = places.map(|at| target.read(at));
     let (free, _) = target.free_blocks()[0];
     for (slot, to) in [(3, pointer(&other, 5)), (4, pointer(&bytes, 2)), (6, free)] {
