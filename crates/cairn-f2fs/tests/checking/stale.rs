@@ -1,5 +1,5 @@
-//! The NAT leads to an older version of a node, which the SIT calls free: readers refuse it, a rescue
-//! takes the present one, and a repair finds it.
+//! The NAT leads to an older version of a node, which the SIT calls free: readers refuse it, a
+//! rescue takes the present one, and a repair finds it.
 
 use std::sync::Arc;
 
