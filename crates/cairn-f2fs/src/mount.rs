@@ -14,7 +14,8 @@ use cairn_cache::budget::{Budget, Reclaim};
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 
-use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
+use crate::checkpoint::summaries::{self, Journals};
+use crate::checkpoint::{self, Hook, Loaded, Reason};
 use crate::checkpointer::Checkpointer;
 use crate::corrupt::Corrupt;
 use crate::damage;
@@ -340,13 +341,7 @@ fn load(
         );
         (store.nat.clone(), nodes, Some(store))
     } else {
-        let overlay = match options.no_recovery || was_disabled(&checkpoint) {
-            true => Overlay::default(),
-            false => Overlay::build(&buffers, &layout, &checkpoint.checkpoint, &nat)?,
-        };
-        let last = &checkpoint.checkpoint;
-        let sit = SitTable::new(layout.clone(), buffers.clone(), last, &journals.sit);
-        let nodes = NodeCache::new(layout.clone(), buffers.clone(), nat.clone(), sit, overlay);
+        let nodes = read_only_nodes((&layout, &buffers), &checkpoint, &journals, &nat, options)?;
         (nat, nodes, None)
     };
     if let (Some(zones), Some(store)) = (zones, &store) {
@@ -364,6 +359,23 @@ fn load(
         store,
     });
     Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
+}
+
+/// The nodes of a volume that is only read, with what was fsynced.
+fn read_only_nodes(
+    (layout, buffers): (&Arc<Layout>, &Arc<BufferCache>),
+    loaded: &Loaded,
+    journals: &Journals,
+    nat: &Arc<NatTable>,
+    options: &MountOptions,
+) -> Result<NodeCache> {
+    let checkpoint = &loaded.checkpoint;
+    let overlay = match options.no_recovery || was_disabled(loaded) {
+        true => Overlay::default(),
+        false => Overlay::build(buffers, layout, checkpoint, nat)?,
+    };
+    let sit = SitTable::new(layout.clone(), buffers.clone(), checkpoint, &journals.sit);
+    Ok(NodeCache::new(layout.clone(), buffers.clone(), nat.clone(), sit, overlay))
 }
 
 /// The nodes after the checkpoint in the warm node log.
