@@ -228,3 +228,34 @@ fn a_field_of_both_superblocks_that_others_imply_costs_nothing() {
         assert!(tree.is_some_and(|tree| tree == judge.sound), "{what}:\n{}", lines(&found));
     }
 }
+
+/// The NAT's journal of a volume with an orphan and with fsynced files behind the checkpoint loses
+/// entries: neither the nodes nor the chain are lost.
+#[test]
+fn a_journal_that_is_cut_costs_nothing() {
+    let device = Arc::new(planted(&[]).fork());
+    let fs = open(device.clone(), "");
+    let create = |name: &[u8]| {
+        let new = fs.create(fs.root(), name, NewInode::Regular, 0o600, &Caller::ROOT).unwrap();
+        fs.write(new.ino, 0, &[1; 20_000], IoFlags::empty()).unwrap();
+        new.ino
+    };
+    create(b"gone");
+    fs.unlink(fs.root(), b"gone").unwrap();
+    create(b"before");
+    fs.sync().unwrap();
+    let behind = create(b"behind");
+    fs.fsync(behind, 0, false).unwrap();
+    fs.shutdown(false).unwrap();
+    let judge = Judge::of(&Arc::new(device.fork()));
+    let (at, sound) = journals(&judge);
+    assert!(sound[0] > 1, "{}", sound[0]);
+    for count in [0, sound[0] / 2] {
+        let mut bytes = sound.clone();
+        bytes[0] = count;
+        let injection = Injection { what: format!("{count} entries"), blocks: vec![(at, bytes)] };
+        let (tree, lost) = judge.repair(&injection, Scope::All);
+        assert!(lost.is_empty(), "{count}: {lost:?}");
+        assert!(tree.unwrap() == judge.sound, "{count}");
+    }
+}
