@@ -49,6 +49,7 @@ pub mod rescue;
 pub mod resize;
 mod root;
 mod segment;
+mod sit;
 mod sizes;
 mod space;
 mod stop;

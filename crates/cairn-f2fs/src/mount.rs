@@ -14,7 +14,8 @@ use cairn_cache::budget::{Budget, Reclaim};
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 
-use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
+use crate::checkpoint::summaries::{self, Journals};
+use crate::checkpoint::{self, Hook, Loaded, Reason};
 use crate::checkpointer::Checkpointer;
 use crate::corrupt::Corrupt;
 use crate::damage;
@@ -41,6 +42,7 @@ use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
 use crate::root;
 use crate::segment::Mode;
+use crate::sit::SitTable;
 use crate::sizes::adopted;
 use crate::store::{Store, StoreOptions};
 use crate::tables;
@@ -261,6 +263,16 @@ fn warn_of_backup(options: &MountOptions) {
     tracing::warn!("the first superblock is damaged: the second one is used, and {repair}");
 }
 
+/// Warns that an older checkpoint is used, because the newest one is damaged.
+fn warn_of_damaged_pack(buffers: &BufferCache, layout: &Layout, loaded: &Loaded) {
+    // Whether it can be read concerns nobody but the check.
+    if let Ok(Some((start, version))) = checkpoint::newer::damaged(buffers, layout, loaded) {
+        let used = loaded.checkpoint.version;
+        tracing::warn!(block = %start, version, used, "the newest checkpoint is damaged: the one \
+            before it is used, so later changes are missing: check and repair the volume");
+    }
+}
+
 fn page_cache_options(options: &MountOptions) -> PageCacheOptions {
     PageCacheOptions {
         mode: options.buffered,
@@ -295,7 +307,9 @@ fn load(
     let layout = Arc::new(layout);
     let budget = Budget::of_volume(memory::within_limit(options.cache_bytes as u64));
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
-    let checkpoint = adopted(checkpoint::load(&buffers, &layout)?, &layout);
+    let loaded = checkpoint::load(&buffers, &layout)?;
+    warn_of_damaged_pack(&buffers, &layout, &loaded);
+    let checkpoint = adopted(loaded, &layout);
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
     let nat = Arc::new(NatTable::new(
         layout.clone(),
@@ -327,11 +341,8 @@ fn load(
         );
         (store.nat.clone(), nodes, Some(store))
     } else {
-        let overlay = match options.no_recovery || was_disabled(&checkpoint) {
-            true => Overlay::default(),
-            false => Overlay::build(&buffers, &layout, &checkpoint.checkpoint, &nat)?,
-        };
-        (nat.clone(), NodeCache::new(layout.clone(), buffers.clone(), nat, overlay), None)
+        let nodes = read_only_nodes((&layout, &buffers), &checkpoint, &journals, &nat, options)?;
+        (nat, nodes, None)
     };
     if let (Some(zones), Some(store)) = (zones, &store) {
         store.segments.set_zones(zones);
@@ -348,6 +359,23 @@ fn load(
         store,
     });
     Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
+}
+
+/// The nodes of a volume that is only read, with what was fsynced.
+fn read_only_nodes(
+    (layout, buffers): (&Arc<Layout>, &Arc<BufferCache>),
+    loaded: &Loaded,
+    journals: &Journals,
+    nat: &Arc<NatTable>,
+    options: &MountOptions,
+) -> Result<NodeCache> {
+    let checkpoint = &loaded.checkpoint;
+    let overlay = match options.no_recovery || was_disabled(loaded) {
+        true => Overlay::default(),
+        false => Overlay::build(buffers, layout, checkpoint, nat)?,
+    };
+    let sit = SitTable::new(layout.clone(), buffers.clone(), checkpoint, &journals.sit);
+    Ok(NodeCache::new(layout.clone(), buffers.clone(), nat.clone(), sit, overlay))
 }
 
 /// The nodes after the checkpoint in the warm node log.

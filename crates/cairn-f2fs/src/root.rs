@@ -16,6 +16,7 @@ use crate::format::layout::Layout;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::recovery::overlay::Overlay;
+use crate::sit::SitTable;
 
 /// Checks the inode of the root directory.
 ///
@@ -55,7 +56,8 @@ pub(crate) fn check_unopened(
     let journals = summaries::journals(loaded, buffers, &layout)?;
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
     let features = layout.features;
-    let nodes = NodeCache::new(layout, buffers.clone(), Arc::new(nat), Overlay::default());
+    let sit = SitTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.sit);
+    let nodes = NodeCache::new(layout, buffers.clone(), Arc::new(nat), sit, Overlay::default());
     let Some(image) = nodes.inode(Nid::ROOT)? else {
         let expected = "the root must have an address";
         return Err(Corrupt::Inode { ino: Nid::ROOT, field: "nid", value: 3, expected }.into());

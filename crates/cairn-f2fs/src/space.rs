@@ -134,6 +134,14 @@ impl Space {
         self.change(|counts| less(&mut counts.valid_blocks, blocks));
     }
 
+    /// Counts blocks that stay in use although their pointers have got others.
+    pub(crate) fn keep(&self, blocks: u64) {
+        self.change(|counts| {
+            counts.valid_blocks = counts.valid_blocks.saturating_add(blocks);
+            true
+        });
+    }
+
     /// Counts a node and its block as no longer in use.
     pub(crate) fn release_node(&self, is_inode: bool) {
         self.change(|counts| {

@@ -64,8 +64,7 @@ impl MemoryDevice {
         device
     }
 
-    /// Writes `data` to a device that has zeros there, which a chunk of zeros leaves without
-    /// memory.
+    /// Writes `data`. Zeros take no memory where there is none yet.
     ///
     /// # Panics
     /// The device is smaller.
@@ -73,8 +72,9 @@ impl MemoryDevice {
         assert!(offset + data.len() as u64 <= self.geometry.size, "the data fits the device");
         for piece in pieces(offset, data.len() as u64) {
             let bytes = &data[piece.at_in_request()..][..piece.within.len()];
-            if *bytes != ZEROS[..bytes.len()] {
-                self.put_one(offset + piece.before, bytes);
+            match *bytes == ZEROS[..bytes.len()] {
+                true => self.clear(offset + piece.before, bytes.len() as u64),
+                false => self.put_one(offset + piece.before, bytes),
             }
         }
     }

@@ -8,6 +8,8 @@ use cairn_check::{Finding, Place};
 use super::tree::Tree;
 use super::{kinds, report};
 use crate::error::Result;
+use crate::format::Features;
+use crate::format::inode::Advise;
 use crate::format::node::XATTR_OFFSET;
 use crate::format::xattr::{self, NODE_BYTES};
 
@@ -19,6 +21,7 @@ pub(super) fn check(tree: &mut Tree<'_>, image: &[u8]) -> Result<()> {
     let inline = image.get(tree.record.inline_xattr_range()).unwrap_or_default();
     let nid = tree.record.xattr_nid;
     if nid.is_none() && xattr::is_empty(inline) {
+        check_context(tree, &[]);
         return Ok(());
     }
     let mut area = inline.to_vec();
@@ -39,6 +42,7 @@ pub(super) fn check(tree: &mut Tree<'_>, image: &[u8]) -> Result<()> {
             return Ok(());
         }
     };
+    check_context(tree, &attributes);
     let mut names = BTreeSet::new();
     for attribute in &attributes {
         if !names.insert((attribute.index, &attribute.name)) {
@@ -51,6 +55,18 @@ pub(super) fn check(tree: &mut Tree<'_>, image: &[u8]) -> Result<()> {
         tree.context.add(Finding::new(&kinds::XATTR, place).stored("the list has no end"));
     }
     Ok(())
+}
+
+/// What is encrypted has a context, which names its key: no reader reads it without.
+fn check_context(tree: &Tree<'_>, attributes: &[xattr::Xattr]) {
+    let is_marked = tree.record.advise.contains(Advise::ENCRYPT)
+        && tree.context.layout.features.contains(Features::ENCRYPT);
+    if is_marked && !attributes.iter().any(xattr::Xattr::is_encryption_context) {
+        let place = Place::inode(tree.ino.get()).in_field("i_advise");
+        let finding = Finding::new(&kinds::INODE_FIELD, place);
+        let stored = u64::from(tree.record.advise.bits());
+        tree.context.add(finding.stored(stored).computed("it has no encryption context"));
+    }
 }
 
 /// Where the list ends, if neither a zero word nor the end of the area ends it.

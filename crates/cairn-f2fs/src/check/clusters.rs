@@ -3,8 +3,10 @@
 
 use cairn_check::{Finding, Place};
 
-use super::context::Context;
+use super::context::{Context, Scratch};
 use super::kinds;
+use crate::compress;
+use crate::error::Result;
 use crate::format::Inode;
 use crate::format::inode::InlineFlags;
 use crate::format::units::{BlockAddr, Nid};
@@ -23,6 +25,8 @@ pub(super) struct Clusters {
     /// The pointer before this one is its mark.
     follows_mark: bool,
     saved: u64,
+    /// The block with the header of the first packed cluster.
+    first: Option<BlockAddr>,
 }
 
 impl Clusters {
@@ -33,6 +37,7 @@ impl Clusters {
             inside: false,
             follows_mark: false,
             saved: 0,
+            first: None,
         }
     }
 
@@ -58,7 +63,11 @@ impl Clusters {
             return wrong.then_some("a mark of a cluster in a file that is not compressed");
         };
         let starts = block.checked_rem(blocks.into()) == Some(0);
-        let is_empty = std::mem::take(&mut self.follows_mark) && !addr.is_address();
+        let is_head = std::mem::take(&mut self.follows_mark);
+        let is_empty = is_head && !addr.is_address();
+        if is_head && !is_empty {
+            self.first = self.first.or(Some(addr));
+        }
         if addr == BlockAddr::COMPRESS {
             if !starts {
                 return Some("a mark of a cluster that is not at its start");
@@ -71,6 +80,29 @@ impl Clusters {
             self.saved = self.saved.saturating_sub(1);
         }
         is_empty.then_some(NO_DATA)
+    }
+
+    /// Checks that clusters have checksums, if the inode says so: no reader reads them otherwise.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn check_flag(
+        &self,
+        context: &Context,
+        scratch: &mut Scratch,
+        (ino, record): (Nid, &Inode),
+    ) -> Result<()> {
+        let flag = record.extra.map_or(0, |extra| extra.compress_flag);
+        let first = self.first.filter(|addr| context.layout.in_main(*addr));
+        let Some(first) = first.filter(|_| compress::has_checksum(flag)) else { return Ok(()) };
+        let read = context.read(scratch, &[first])?;
+        if read.iter().next().is_some_and(compress::lacks_checksum) {
+            let place = Place::inode(ino.get()).in_field("i_compress_flag");
+            let finding = Finding::new(&kinds::INODE_FIELD, place).stored(u64::from(flag));
+            context.add(finding.computed("its clusters have no checksums"));
+        }
+        scratch.recycle(read);
+        Ok(())
     }
 
     /// The end of the file.

@@ -7,14 +7,14 @@
 //! Without such a difference of the counts nothing is looked for: a deleted node stays where it
 //! was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_base::units::as_u64;
 use cairn_check::{Finding, Place};
 
 use super::context::{Context, Scratch, Totals};
 use super::{kinds, owners};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::node::NodeFooter;
 use crate::format::summary::ENTRIES;
 use crate::format::units::{BlockAddr, Nid, SegNo};
@@ -40,6 +40,8 @@ struct Search<'c> {
     strays: BTreeMap<Nid, Stray>,
     /// Nodes that summaries name, and whose blocks are something else.
     gone: BTreeMap<Nid, BlockAddr>,
+    /// Inodes that wait for their deletion.
+    orphans: BTreeSet<Nid>,
 }
 
 /// Looks for nodes that are missing.
@@ -58,7 +60,12 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
     let Some(missing) = counted.checked_sub(known).filter(|missing| *missing > 0) else {
         return Ok(());
     };
-    let mut search = Search { context, strays: BTreeMap::new(), gone: BTreeMap::new() };
+    let listed = match context.volume.loaded.orphans(&context.volume.buffers, &context.layout) {
+        Err(Error::Corrupt(_)) => Vec::new(),
+        listed => listed?,
+    };
+    let orphans = listed.into_iter().collect();
+    let mut search = Search { context, strays: BTreeMap::new(), gone: BTreeMap::new(), orphans };
     search.segments(scratch, true)?;
     let found = as_u64(search.strays.len().saturating_add(search.gone.len()));
     let totals = &context.totals;
@@ -96,7 +103,7 @@ impl Search<'_> {
             for part in addrs.chunks(PART) {
                 let read = self.context.read(scratch, part)?;
                 for (addr, block) in part.iter().zip(read.iter()) {
-                    if !self.look(*addr, block) && used {
+                    if !self.look(*addr, block, used) && used {
                         self.ask_summary(scratch, *addr)?;
                     }
                 }
@@ -107,16 +114,22 @@ impl Search<'_> {
     }
 
     /// Is the block a node? It is kept if the NAT does not have it.
-    fn look(&mut self, addr: BlockAddr, block: &[u8]) -> bool {
+    fn look(&mut self, addr: BlockAddr, block: &[u8], used: bool) -> bool {
         let footer = NodeFooter::read(block);
-        let version = self.context.volume.loaded.checkpoint.version;
+        let checkpoint = &self.context.volume.loaded.checkpoint;
+        let version = checkpoint.version;
         let [now, then] = [version, footer.cp_ver].map(|version| version & u64::from(u32::MAX));
+        // What was written behind the checkpoint is none of its nodes.
+        if !used && checkpoint.is_node_version(footer.cp_ver) {
+            return false;
+        }
         if !footer.is_possible(&self.context.layout) || then > now {
             return false;
         }
         let is_inode = footer.is_inode();
         // It was being deleted.
-        let is_deleted = is_inode && word(block, LINKS_AT) == [0; 4];
+        let is_listed = used && self.orphans.contains(&footer.nid);
+        let is_deleted = is_inode && word(block, LINKS_AT) == [0; 4] && !is_listed;
         if !is_deleted && self.context.nodes.get(footer.nid).is_none() {
             let ctime = if is_inode { u64::from_le_bytes(word(block, CTIME_AT)) } else { 0 };
             let stray = Stray { checkpoint: then, ctime, addr, ino: footer.ino };

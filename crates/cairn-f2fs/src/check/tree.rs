@@ -88,7 +88,7 @@ impl<'w> Tree<'w> {
         self.nodes(&below)?;
         self.clusters.end_of_node();
         self.clusters.finish(self.context, self.ino, record);
-        Ok(())
+        self.clusters.check_flag(self.context, self.scratch, (self.ino, record))
     }
 
     /// The end of the inode, with or without pointers.

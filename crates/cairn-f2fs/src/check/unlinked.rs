@@ -5,13 +5,15 @@
 //! calls used was in use, and the summary of a block in use is right.
 
 use cairn_check::{Finding, Kind, Place};
+use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
 use super::nodes::{DAMAGED, NodeState, VISITED};
 use super::{kinds, owners};
 use crate::error::Result;
+use crate::format::inode::Advise;
 use crate::format::summary::ENTRIES;
-use crate::format::units::{BlockAddr, SegNo};
+use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid, SegNo};
 use crate::format::{Inode, NodeFooter, SitEntry, Summary, bits, node};
 
 /// Most blocks that are asked.
@@ -121,14 +123,42 @@ pub(super) fn pointer_to(
         return Ok(None);
     }
     let blocks = context.read(scratch, &[holder.addr()])?;
-    let pointer = blocks.iter().next().and_then(|image| pointer(context, image, owner));
+    let found = blocks
+        .iter()
+        .next()
+        .and_then(|image| Some((pointer(context, image, owner)?, NodeFooter::read(image).offset)));
     scratch.recycle(blocks);
-    let Some(pointer) = pointer.filter(|pointer| *pointer != addr) else { return Ok(None) };
+    let Some((pointer, offset)) = found.filter(|(pointer, _)| *pointer != addr) else {
+        return Ok(None);
+    };
+    if pointer == BlockAddr::NULL
+        && is_cut_off(context, scratch, (holder.ino(), offset, owner.ofs_in_node))?
+    {
+        return Ok(None);
+    }
     // An old version of the block that is there now.
     let is_own = pointer.is_address()
         && context.layout.in_main(pointer)
         && owners::stored(context, scratch, pointer)? == Some((false, owner));
     Ok((!is_own).then_some(owner))
+}
+
+/// Lies a file block behind the end? When that was cut off, its pointer led elsewhere.
+fn is_cut_off(
+    context: &Context,
+    scratch: &mut Scratch,
+    (ino, offset, slot): (Nid, u32, u16),
+) -> Result<bool> {
+    let Some(inode) = context.nodes.inode(ino) else { return Ok(false) };
+    let blocks = context.read(scratch, &[inode.addr()])?;
+    let record =
+        blocks.iter().next().map(|image| Inode::decode(image, ino, context.layout.features));
+    scratch.recycle(blocks);
+    let Some(Ok(record)) = record else { return Ok(false) };
+    let first = record.shape().first_block(offset).unwrap_or(u64::MAX);
+    let block = first.saturating_add(slot.into());
+    let has_end = record.kind == FileKind::Regular && !record.advise.contains(Advise::KEEP_SIZE);
+    Ok(has_end && block >= record.size.div_ceil(BLOCK_BYTES))
 }
 
 /// The pointer of a node that a summary names. None if there is no such pointer, or if it may be

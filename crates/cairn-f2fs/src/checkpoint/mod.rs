@@ -19,6 +19,7 @@
 mod coming;
 mod gather;
 mod merge;
+pub(crate) mod newer;
 mod orphans;
 mod plan;
 mod queue;

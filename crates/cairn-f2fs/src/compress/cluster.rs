@@ -45,8 +45,9 @@ pub(super) fn contents(
     let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
         Arc::from(unpacked(&*disk.device, inode.nid, record, start, &list)?)
     } else {
-        mark::check(disk, inode, record, (start, &list))?;
-        Arc::from(plain(&*disk.device, &list)?)
+        let contents = plain(&*disk.device, &list)?;
+        mark::check(disk, inode, record, (start, &list), &contents)?;
+        Arc::from(contents)
     };
     clusters.put(key, contents.clone());
     Ok(contents)

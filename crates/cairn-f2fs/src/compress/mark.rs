@@ -17,44 +17,30 @@
 use cairn_base::units::{as_index, as_u64};
 use cairn_block::BlockDevice;
 
-use super::packed::{HEADER, read_blocks, unpacked};
+use super::packed::{packed_blocks, unpacked};
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::format::block::is_zero;
 use crate::format::inode::{InlineFlags, Inode as Record};
-use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, Nid};
 use crate::inode::Inode;
 use crate::node::tree::{self, Leaf};
 
-/// Reserved bytes of the header of packed data: zeros.
-const RESERVED: std::ops::Range<usize> = 8..HEADER;
-
-/// How many blocks the packed data that begins with this block has; `None` if it is none.
-pub(crate) fn packed_blocks(first: &[u8]) -> Option<u64> {
-    let len = u32::from_le_bytes(*first.first_chunk()?);
-    let is_header = len > 0 && first.get(RESERVED).is_some_and(is_zero);
-    let bytes = u64::from(len).saturating_add(as_u64(HEADER));
-    is_header.then(|| bytes.div_ceil(BLOCK_BYTES))
-}
-
-/// Is a cluster without a mark packed, as its data shows?
+/// Is a cluster without a mark packed, as its data shows? `second` has the bytes of its second
+/// block.
 ///
 /// # Errors
 /// The device failed.
 pub(crate) fn looks_packed(
     device: &dyn BlockDevice,
     (ino, record): (Nid, &Record),
-    start: u64,
-    list: &[BlockAddr],
+    (start, list): (u64, &[BlockAddr]),
+    second: &[u8],
 ) -> Result<bool> {
     let behind = || list.iter().skip(1);
     let packed = behind().take_while(|addr| addr.is_address()).count();
     let is_run = packed == behind().filter(|addr| addr.is_address()).count();
-    let Some(first) = behind().next().filter(|addr| is_run && addr.is_address()) else {
-        return Ok(false);
-    };
-    if packed_blocks(&read_blocks(device, &[*first])?) != Some(as_u64(packed)) {
+    if packed == 0 || !is_run || packed_blocks(second) != Some(as_u64(packed)) {
         return Ok(false);
     }
     match unpacked(device, ino, record, start, list) {
@@ -64,7 +50,7 @@ pub(crate) fn looks_packed(
     }
 }
 
-/// Checks that a cluster without a mark has not lost it.
+/// Checks that a cluster without a mark, with these contents, has not lost it.
 ///
 /// # Errors
 /// It has; or the device failed.
@@ -73,12 +59,14 @@ pub(super) fn check(
     inode: &Inode,
     record: &Record,
     (start, list): (u64, &[BlockAddr]),
+    contents: &[u8],
 ) -> Result<()> {
+    let second = contents.get(BLOCK_SIZE..BLOCK_SIZE.strict_mul(2)).unwrap_or_default();
     let counted = record.extra.map_or(0, |extra| extra.compr_blocks);
     // Blocks that were given back are not counted.
     if counted == 0
         || record.inline.contains(InlineFlags::COMPRESS_RELEASED)
-        || !looks_packed(&*disk.device, (inode.nid, record), start, list)?
+        || !looks_packed(&*disk.device, (inode.nid, record), (start, list), second)?
     {
         return Ok(());
     }

@@ -11,20 +11,48 @@
     )
 )]
 
-use cairn_base::units::as_index;
+use cairn_base::units::{as_index, as_u64};
 use cairn_block::{Batch, BlockDevice, Durability, IoBuf, Request};
 
 use super::unpack;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
+use crate::format::block::is_zero;
 use crate::format::checksum::{MAGIC, crc32};
 use crate::format::inode::Inode as Record;
-use crate::format::units::{BLOCK_SIZE, BlockAddr, Nid};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BlockAddr, Nid};
 
 /// Bytes before the packed data: length, checksum, 16 reserved.
 pub(super) const HEADER: usize = 24;
+/// The checksum in the header.
+const CHECKSUM: std::ops::Range<usize> = 4..8;
+/// Reserved bytes of the header of packed data: zeros.
+const RESERVED: std::ops::Range<usize> = 8..HEADER;
 /// Bit of `i_compress_flag`: clusters have a checksum.
 const HAS_CHECKSUM: u16 = 1;
+
+/// Do the clusters of a file with this `i_compress_flag` have checksums?
+pub(crate) const fn has_checksum(flag: u16) -> bool {
+    flag & HAS_CHECKSUM != 0
+}
+
+/// `i_compress_flag` of a file whose clusters have none.
+pub(crate) const fn without_checksum(flag: u16) -> u16 {
+    flag & !HAS_CHECKSUM
+}
+
+/// Has the packed data that begins with this block no checksum?
+pub(crate) fn lacks_checksum(first: &[u8]) -> bool {
+    first.get(CHECKSUM).is_some_and(is_zero) && packed_blocks(first).is_some()
+}
+
+/// How many blocks the packed data that begins with this block has; `None` if it is none.
+pub(crate) fn packed_blocks(first: &[u8]) -> Option<u64> {
+    let len = u32::from_le_bytes(*first.first_chunk()?);
+    let is_header = len > 0 && first.get(RESERVED).is_some_and(is_zero);
+    let bytes = u64::from(len).saturating_add(as_u64(HEADER));
+    is_header.then(|| bytes.div_ceil(BLOCK_BYTES))
+}
 
 pub(super) fn read_blocks(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
     let read =
@@ -58,7 +86,7 @@ pub(super) fn unpacked(
     let data = data.ok_or_else(|| bad("the packed data is longer than its blocks", len.into()))?;
     let extra = record.extra.unwrap_or_default();
     let computed = crc32(MAGIC, data);
-    if extra.compress_flag & HAS_CHECKSUM != 0 && stored != computed {
+    if has_checksum(extra.compress_flag) && stored != computed {
         let place = ino.get().into();
         return Err(Corrupt::Checksum {
             what: "compressed cluster of inode",

@@ -132,7 +132,7 @@ pub(crate) fn remove(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found) -> 
     if blank && found.block > 0 {
         let pointer = tree::find(op.store, directory, found.block)?;
         if let Ok(pointer) = pointer {
-            pointer.free(op, directory)?;
+            tree::free_run(op, directory, &pointer, 1)?;
         }
         directory.entries.remove(found.block, &op.inodes.dirty_entries);
     }

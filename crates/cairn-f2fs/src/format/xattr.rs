@@ -59,6 +59,9 @@ const PREFIXES: [(u8, &[u8]); 7] = [
 pub(crate) const INDEX_ACL_ACCESS: u8 = 2;
 /// `e_name_index` of the default ACL.
 pub(crate) const INDEX_ACL_DEFAULT: u8 = 3;
+/// `e_name_index` and name of the attribute that names the key of an encrypted inode.
+const ENCRYPTION_CONTEXT: (u8, &[u8]) = (9, b"c");
+
 /// One attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Xattr {
@@ -71,6 +74,12 @@ pub(crate) struct Xattr {
 }
 
 impl Xattr {
+    /// Does it name the key of an encrypted inode?
+    #[must_use]
+    pub(crate) fn is_encryption_context(&self) -> bool {
+        (self.index, self.name.as_slice()) == ENCRYPTION_CONTEXT
+    }
+
     /// The name with its prefix; `None` in a namespace that users do not see.
     #[must_use]
     pub(crate) fn full_name(&self) -> Option<Vec<u8>> {

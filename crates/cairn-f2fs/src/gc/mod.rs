@@ -26,7 +26,7 @@ mod evacuate;
 mod foreground;
 mod merged;
 mod policy;
-pub(crate) mod relocate;
+mod relocate;
 mod stats;
 mod victim;
 

@@ -35,12 +35,12 @@ use super::cleaner::Cleaner;
 use crate::blocks::{self, Spare};
 use crate::error::{Error, Result};
 use crate::format::inode::Inode as Record;
-use crate::format::path::NodeKind;
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
-use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, bits, node};
+use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, bits};
 use crate::node::Node;
 use crate::segment::{LiveBlocks, Owner, SectionInfo, Segments};
 use crate::store::Store;
+use crate::store::live::{self, Live};
 
 /// Data blocks moved at once. Bounds the memory, and the time that a checkpoint may have to wait.
 const PIECE: usize = 1024;
@@ -49,23 +49,6 @@ const PIECE: usize = 1024;
 const MOST_SPARE: usize = 4 * PIECE * BLOCK_SIZE;
 /// Node logs in the order they are written: indirect nodes, directories, files.
 const NODE_LOGS: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
-
-/// A valid data block and the pointer to it.
-pub(crate) struct Live {
-    addr: BlockAddr,
-    owner: Owner,
-    /// The node with the pointer.
-    pub(crate) node: Arc<Node>,
-    /// The pointer's offset in the node, in bytes.
-    at: usize,
-}
-
-impl Live {
-    /// Sets the pointer's address.
-    pub(crate) fn set(&self, addr: BlockAddr) {
-        self.node.modify()[self.at..self.at + 4].copy_from_slice(&addr.get().to_le_bytes());
-    }
-}
 
 /// A valid block and its owner by the summary.
 #[derive(Clone, Copy)]
@@ -278,8 +261,8 @@ fn move_data(
     for piece in owned.chunks(PIECE) {
         for (block, node) in piece.iter().zip(load_nodes(store, piece)?) {
             let found = match node {
-                Some(node) => pointer(store, block.addr, block.owner, node)?,
-                None => find(store, block.addr, block.owner)?,
+                Some(node) => live::pointer(store, block.addr, block.owner, node)?,
+                None => live::find(store, block.addr, block.owner)?,
             };
             match found {
                 Some(found) => live.push(found),
@@ -411,40 +394,9 @@ fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
             .is_some_and(|(segno, _)| store.segments.log_of(segno).is_node());
         let owned = match is_node {
             true => store.nat.address(block.owner.nid)? == Some(block.addr),
-            false => find(store, block.addr, block.owner)?.is_some(),
+            false => live::find(store, block.addr, block.owner)?.is_some(),
         };
         lost += u64::from(!owned);
     }
     Ok(lost)
-}
-
-/// The pointer to a data block, if its owner in the summary points to it.
-///
-/// # Errors
-/// The owner is damaged, or the device failed.
-pub(crate) fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Option<Live>> {
-    let node = match store.nodes.peek(owner.nid) {
-        Some(node) => node,
-        None if store.nat.lookup(owner.nid)?.is_free() => return Ok(None),
-        None => store.nodes.get(owner.nid)?,
-    };
-    pointer(store, addr, owner, node)
-}
-
-/// The pointer to a data block in this node, if there is one.
-fn pointer(store: &Store, addr: BlockAddr, owner: Owner, node: Arc<Node>) -> Result<Option<Live>> {
-    let slot = usize::from(owner.ofs_in_node);
-    let at = match node.kind() {
-        NodeKind::Inode => {
-            let record = Record::decode(&node.image(), node.ino(), store.layout.features)?;
-            if slot >= record.address_slots() as usize {
-                return Ok(None);
-            }
-            record.data_pointer_at(slot as u32)
-        }
-        NodeKind::Direct if slot < node::POINTERS => 4 * slot,
-        _ => return Ok(None),
-    };
-    debug_assert!(at + 4 <= BLOCK_SIZE);
-    Ok(node.says(at, addr).then_some(Live { addr, owner, node, at }))
 }

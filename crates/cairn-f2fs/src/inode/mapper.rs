@@ -14,15 +14,17 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use cairn_base::Pba;
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, WriteTicket};
 
 use super::read_mapper::ReadMapper;
 use super::tree::{self, Pointer};
-use super::{Inode, delayed};
+use super::{Inode, delayed, freed};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
 use crate::format::{BlockAddr, Log};
+use crate::mount_state::MountState;
 use crate::op::Operations;
 use crate::operation_lock::DataGuard;
 use crate::segment::{self, Mode};
@@ -107,7 +109,8 @@ impl<'a> InodeMapper<'a> {
             && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)?
         {
             let run = Run { start: run.start, len: known.len.min(run.len) };
-            if !store.segments.is_cleaning(start, run.len) {
+            // Cleaning may be copying the block, and a damaged pointer may lead to another's.
+            if !store.segments.is_cleaning(start, run.len) && self.is_own(store, run, start)? {
                 store.segments.stats.in_place.add(run.len);
                 return Ok(Placement {
                     run,
@@ -115,16 +118,24 @@ impl<'a> InodeMapper<'a> {
                     ticket: Box::new(InPlace { inode: self.inode.clone() }),
                 });
             }
-            // Cleaning is copying the block.
             in_place = false;
         }
         let (slots, owners) = self.slots(store, run, in_place)?;
         self.inode.drop_hint(&self.ops.inodes);
         let placed = place_run(store, data_log(self.inode), &owners)?;
         let run = Run { start: run.start, len: placed.count as u64 };
-        let (store, inode) = (store.clone(), self.inode.clone());
-        let ticket = Moved { store, inode, slots, run, start: placed.address, done: false };
+        let (mount, store, inode) = (self.ops.mount.clone(), store.clone(), self.inode.clone());
+        let ticket = Moved { mount, store, inode, slots, run, start: placed.address, done: false };
         Ok(Placement { run, start: placed.address.pba(), ticket: Box::new(ticket) })
+    }
+
+    /// Is the block at the start of a run the file's own? A wrong pointer begins a run.
+    fn is_own(&self, store: &Store, run: Run, start: Pba) -> Result<bool> {
+        let Ok(pointer) = tree::find(store, self.inode, run.start.get())? else {
+            return Ok(false);
+        };
+        let addr = pointer.get();
+        Ok(addr.pba() != start || !freed::is_anothers(store, pointer.owner(), addr))
     }
 
     /// The slots at the head of the run that may get new addresses, at least one, and the owners of
@@ -305,6 +316,7 @@ impl WriteTicket for InPlace {
 
 /// Blocks with new addresses.
 struct Moved {
+    mount: Arc<MountState>,
     store: Arc<Store>,
     inode: Arc<Inode>,
     /// At least one for each block of the run.
@@ -319,15 +331,17 @@ impl WriteTicket for Moved {
         self.done = true;
         self.inode.ledger.wrote();
         let (mut at, end) = (self.start.get(), self.start.get() + self.run.len as u32);
-        let mut freed = Vec::new();
+        let mut given_up = Vec::new();
         for Slots { pointer, count } in &self.slots {
             let count = (end - at).min(*count);
-            freed.extend(pointer.set_run(BlockAddr(at), count));
+            given_up.push((pointer, pointer.set_run(BlockAddr(at), count)));
             at += count;
         }
         self.inode.map.mapped(self.run, self.start.pba());
-        freed.retain(|addr| addr.is_address());
-        self.store.segments.invalidate_all(&mut freed).map_err(Error::from)?;
+        for (pointer, old) in given_up {
+            let kept = pointer.give_up(&self.mount, &self.inode, &old)?;
+            self.store.space.keep(kept);
+        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod attributes;
 pub(crate) mod data;
 pub(crate) mod delayed;
 pub(crate) mod delete;
+mod freed;
 pub(crate) mod inline;
 pub(crate) mod lifetime;
 mod load;

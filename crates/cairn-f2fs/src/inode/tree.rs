@@ -1,7 +1,7 @@
 //! The node tree of an inode, for writing: the pointer of a file block, and the nodes on the path
 //! to it.
 //!
-//! This is the one place that counts file blocks: [`Pointer::reserve`] and [`Pointer::free`] keep
+//! This is the one place that counts file blocks: [`Pointer::reserve`] and [`free_run`] keep
 //! the volume's counters, `i_blocks` and the SIT in step with the pointer.
 //!
 //! Locking: the caller holds the operation lock and the lock of the shape of the tree (see
@@ -21,13 +21,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cairn_base::units::as_index;
+use cairn_base::units::{as_index, as_u64};
 
 use super::Inode;
+use super::freed::{self, GivenUp};
 use crate::error::Result;
 use crate::format::node;
 use crate::format::path::NodePath;
 use crate::format::{BlockAddr, Nid, block};
+use crate::mount_state::MountState;
 use crate::node::{Node, Owner};
 use crate::op::Op;
 use crate::segment;
@@ -193,22 +195,20 @@ impl Pointer {
         Ok(())
     }
 
-    /// Frees the block. True if there was one.
+    /// Frees the blocks to which pointers from this one on led, which are cleared or have other
+    /// addresses. Returns the number of addresses whose blocks were not freed: see
+    /// [`super::freed`].
     ///
     /// # Errors
-    /// The block was not in use: the volume is damaged.
-    pub(crate) fn free(&self, op: &Op<'_>, inode: &Arc<Inode>) -> Result<bool> {
-        // Cleaning may change an address meanwhile, but gives none to a hole.
-        if self.get() == BlockAddr::NULL {
-            return Ok(false);
-        }
-        let old = self.replace(BlockAddr::NULL);
-        if old.is_address() {
-            op.store.segments.invalidate(old)?;
-        }
-        op.store.space.release(1);
-        count_blocks(op, inode, -1);
-        Ok(true)
+    /// The segment table is damaged.
+    pub(crate) fn give_up(
+        &self,
+        mount: &MountState,
+        inode: &Inode,
+        old: &[BlockAddr],
+    ) -> Result<u64> {
+        let given_up = GivenUp { node: &self.node, first: self.owner(), old };
+        freed::free(mount, inode, &given_up)
     }
 }
 
@@ -222,29 +222,25 @@ fn slot_after(slot: u16, count: u32) -> u16 {
     slot.saturating_add(u16::try_from(count).unwrap_or(u16::MAX))
 }
 
-/// Frees the blocks of `count` pointers from this one on.
+/// Frees the blocks of `count` pointers from this one on, but for those of others.
 ///
 /// # Errors
-/// A block was not in use: the volume is damaged.
+/// The segment table is damaged.
 pub(crate) fn free_run(
     op: &Op<'_>,
     inode: &Arc<Inode>,
     pointer: &Pointer,
     count: u32,
 ) -> Result<()> {
+    // Cleaning may change an address meanwhile, but gives none to a hole.
     if pointer.get_run(count).iter().all(|addr| *addr == BlockAddr::NULL) {
         return Ok(());
     }
     let old = pointer.clear_run(count);
-    let mut freed = 0_u64;
-    for addr in old.into_iter().filter(|addr| *addr != BlockAddr::NULL) {
-        if addr.is_address() {
-            op.store.segments.invalidate(addr)?;
-        }
-        freed = freed.strict_add(1);
-    }
-    op.store.space.release(freed);
-    count_blocks(op, inode, freed.cast_signed().strict_neg());
+    let cleared = as_u64(old.iter().filter(|addr| **addr != BlockAddr::NULL).count());
+    let kept = pointer.give_up(&op.inodes.mount, inode, &old)?;
+    op.store.space.release(cleared.saturating_sub(kept));
+    count_blocks(op, inode, cleared.cast_signed().strict_neg());
     Ok(())
 }
 

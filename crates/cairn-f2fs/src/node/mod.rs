@@ -27,6 +27,9 @@ use crate::format::node::NodeFooter;
 use crate::format::units::{BlockAddr, Nid};
 use crate::nat::NatTable;
 use crate::recovery::overlay::Overlay;
+use crate::sit::SitTable;
+
+use nodes::old_version;
 
 pub(crate) use block::Node;
 pub(crate) use block::NodeGuard;
@@ -43,6 +46,8 @@ pub(crate) struct NodeCache {
     overlay: Overlay,
     /// The nodes of a writable volume, which has no overlay.
     live: Option<Arc<Nodes>>,
+    /// The SIT of a volume that is only read.
+    sit: Option<SitTable>,
 }
 
 impl NodeCache {
@@ -52,9 +57,10 @@ impl NodeCache {
         layout: Arc<Layout>,
         buffers: Arc<BufferCache>,
         nat: Arc<NatTable>,
+        sit: SitTable,
         overlay: Overlay,
     ) -> Self {
-        Self { layout, buffers, nat, overlay, live: None }
+        Self { layout, buffers, nat, overlay, live: None, sit: Some(sit) }
     }
 
     /// The nodes of a volume that is written.
@@ -65,7 +71,7 @@ impl NodeCache {
         nat: Arc<NatTable>,
         nodes: Arc<Nodes>,
     ) -> Self {
-        Self { layout, buffers, nat, overlay: Overlay::default(), live: Some(nodes) }
+        Self { layout, buffers, nat, overlay: Overlay::default(), live: Some(nodes), sit: None }
     }
 
     /// The changes of roll-forward.
@@ -109,6 +115,7 @@ impl NodeCache {
         }
         let image = self.buffers.get(addr.pba())?.image();
         let footer = NodeFooter::read(&image);
+        self.check_valid(nid, addr)?;
         Ok((image, footer, addr))
     }
 
@@ -134,8 +141,17 @@ impl NodeCache {
         NodeFooter::read(&image).check(ino, ino, entry.block_addr)?;
         if !buffer.is_verified() {
             inode::verify(&image, ino, &self.layout)?;
+            self.check_valid(ino, entry.block_addr)?;
             buffer.set_verified();
         }
         Ok(Some(image))
+    }
+
+    /// Checks that the SIT has the block of a node as used.
+    fn check_valid(&self, nid: Nid, addr: BlockAddr) -> Result<(), Corrupt> {
+        match &self.sit {
+            Some(sit) if sit.calls_free(addr) => Err(old_version(nid, addr)),
+            _ => Ok(()),
+        }
     }
 }

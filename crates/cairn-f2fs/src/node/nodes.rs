@@ -225,6 +225,9 @@ impl Nodes {
         if kind == NodeKind::Inode {
             inode::verify(&image, nid, &self.layout)?;
         }
+        if self.room.as_ref().is_some_and(|room| !room.segments.is_valid(entry.block_addr)) {
+            return Err(old_version(nid, entry.block_addr).into());
+        }
         Ok(self.adopt(image, footer, kind, entry))
     }
 
@@ -406,6 +409,12 @@ impl Nodes {
     pub(crate) fn set_version(&self, version: u64) {
         self.version.store(version, Relaxed);
     }
+}
+
+/// The block of a node that the SIT calls free: the NAT leads to what the node was before.
+pub(super) const fn old_version(nid: Nid, addr: BlockAddr) -> Corrupt {
+    let what = "the SIT has the block as free, so it is an old version of the node";
+    Corrupt::Node { nid, addr, what, value: 0 }
 }
 
 impl Reclaim for Nodes {

@@ -25,6 +25,8 @@ const MOST_NAMES: usize = 1 << 24;
 pub(crate) struct Named {
     pub(crate) name: Vec<u8>,
     pub(crate) ino: Nid,
+    /// The hash that is stored with it.
+    pub(crate) hash: u32,
 }
 
 /// The names of a directory without `.` and `..`, its parent, and what could not be read.
@@ -164,7 +166,8 @@ impl Listing {
                     self.faults.add("it has too many names");
                 }
                 Ok(entry) => {
-                    self.names.push(Named { name: entry.name.to_vec(), ino: entry.ino });
+                    let (name, ino, hash) = (entry.name.to_vec(), entry.ino, entry.hash);
+                    self.names.push(Named { name, ino, hash });
                 }
                 Err(bad) => {
                     self.faults.add(format!("slot {}: a name of {} bytes", bad.slot, bad.name_len));

@@ -25,10 +25,10 @@ use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::checkpoint::{Checkpoint, CheckpointFlags};
 use crate::format::features::Features;
-use crate::format::inode;
+use crate::format::inode::{self, Inode};
 use crate::format::layout::Layout;
 use crate::format::node::{Marks, NodeFooter};
-use crate::format::units::{BLOCKS_PER_SEGMENT, BlockAddr};
+use crate::format::units::{BLOCKS_PER_SEGMENT, BlockAddr, Nid};
 
 /// A word of a node that is wrong, and what it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,20 @@ impl Around<'_> {
             let what = "the number of an fsynced node contradicts its place in its inode";
             return bad(what, footer.offset);
         }
-        if footer.is_inode() { self.unsealed(footer, image) } else { None }
+        if !footer.is_inode() {
+            return None;
+        }
+        self.unsealed(footer, image).or_else(|| self.unreadable(footer, image))
+    }
+
+    /// Why no reader would read the inode. The root has no nodes in the chain: what has its number
+    /// was dropped by a repair.
+    fn unreadable(&self, footer: &NodeFooter, image: &[u8]) -> Option<Corrupt> {
+        if footer.ino == Nid::ROOT {
+            return None;
+        }
+        let record = Inode::decode(image, footer.ino, self.layout.features);
+        record.and_then(|record| record.check_body(image, footer.ino, self.layout)).err()
     }
 
     /// Why the block of an inode with this footer is damaged.

@@ -39,13 +39,12 @@ use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
 use crate::format::path::NodeKind;
 use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, Log, Nid, block, xattr};
-use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
 use crate::inode::{Inode, truncate_blocks};
 use crate::node::Owner;
 use crate::op::Op;
 use crate::op::Operations;
-use crate::store::Store;
+use crate::store::{Store, live};
 
 /// Nodes that may be missing on the way to a block.
 const MAX_NODES: u64 = 3;
@@ -250,7 +249,7 @@ impl Replay<'_> {
             return Ok(());
         }
         if wanted == BlockAddr::NULL {
-            return pointer.free(op, inode).map(drop);
+            return tree::free_run(op, inode, pointer, 1);
         }
         pointer.reserve(op, inode);
         if wanted.is_address() {
@@ -267,7 +266,7 @@ impl Replay<'_> {
             return Ok(());
         }
         let owner = self.store.segments.owner_of(addr)?;
-        let Some(live) = relocate::find(self.store, addr, owner)? else {
+        let Some(live) = live::find(self.store, addr, owner)? else {
             let what = "roll-forward finds a block in use to which no node points";
             return Err(Corrupt::Nat { nid: owner.nid, what, value: addr.get().into() }.into());
         };

@@ -217,12 +217,24 @@ impl Mapped {
         }
         let may_be = record.extra.is_some_and(|extra| extra.compr_blocks > 0)
             && list.iter().all(is_inside)
-            && compress::looks_packed(&*self.device, (self.ino, record), start, &list)
-                .unwrap_or(false);
+            && self.looks_packed(volume, record, (start, &list));
         match may_be {
             true => unmarked.push((start, list)),
             false => self.add_plain(volume, start, &list),
         }
+    }
+
+    fn looks_packed(
+        &self,
+        volume: &RawVolume,
+        record: &Inode,
+        cluster: (u64, &[BlockAddr]),
+    ) -> bool {
+        let second = cluster.1.get(1).filter(|addr| addr.is_address());
+        let Some(second) = second.and_then(|addr| volume.block(addr.pba()).ok()) else {
+            return false;
+        };
+        compress::looks_packed(&*self.device, (self.ino, record), cluster, &second).unwrap_or(false)
     }
 
     fn add_plain(&mut self, volume: &RawVolume, start: u64, list: &[BlockAddr]) {

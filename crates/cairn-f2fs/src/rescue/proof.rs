@@ -42,7 +42,18 @@ pub(super) type Judged = (Image, Inode, Option<String>);
 /// # Errors
 /// Its block is not there, is another's or has a wrong checksum, or the inode cannot be read.
 pub(super) fn inode(volume: &RawVolume, ino: Nid) -> Result<Judged, String> {
-    let (addr, image) = volume.node(ino)?;
+    inode_at(volume, ino, volume.node(ino)?)
+}
+
+/// An inode in this block.
+///
+/// # Errors
+/// As [`inode`].
+pub(super) fn inode_at(
+    volume: &RawVolume,
+    ino: Nid,
+    (addr, image): (BlockAddr, Image),
+) -> Result<Judged, String> {
     // What is newer than the checkpoint has no summaries yet.
     if volume.loaded.is_none() || volume.newer.contains_key(&ino) {
         let record = volume.decode(ino, addr, &image).map_err(|error| error.to_string())?;

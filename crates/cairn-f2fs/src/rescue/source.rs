@@ -63,7 +63,7 @@ impl Source {
     /// it, or why it is not the first.
     pub(super) fn inode(&self, ino: Nid) -> Result<Judged, String> {
         let why = match proof::inode(&self.volume, ino) {
-            Ok(judged) => return Ok(judged),
+            Ok(judged) => return Ok(self.present(ino, judged)),
             Err(why) => why,
         };
         let found = self.newest(ino, |version| version.ino == ino && version.links > 0);
@@ -79,6 +79,31 @@ impl Source {
             }
             None => Err(why),
         }
+    }
+
+    /// Is it an old version of a node, to which a damaged NAT leads? The SIT calls its block free.
+    fn is_old(&self, nid: Nid, addr: BlockAddr) -> bool {
+        !self.volume.newer.contains_key(&nid) && self.volume.is_valid(addr) == Some(false)
+    }
+
+    /// The present version of an inode, instead of an old one.
+    fn present(&self, ino: Nid, judged: Judged) -> Judged {
+        let addr = self.volume.node_address(ino).ok();
+        if addr.is_none_or(|addr| !self.is_old(ino, addr)) {
+            return judged;
+        }
+        let fits = |version: &Version| {
+            version.ino == ino && self.volume.is_valid(version.addr) == Some(true)
+        };
+        let found = self.newest(ino, fits).into_iter().find_map(|version| {
+            let image = self.volume.block(version.addr.pba()).ok()?;
+            proof::inode_at(&self.volume, ino, (version.addr, image)).ok()
+        });
+        found.unwrap_or_else(|| {
+            let (image, record, wrong) = judged;
+            let what = "the SIT has its block as free: what was copied may be older".to_owned();
+            (image, record, Some(wrong.unwrap_or(what)))
+        })
     }
 
     /// The versions of a node, those that are marked as valid first, then the newest first.
@@ -117,9 +142,12 @@ impl Source {
 
     /// A node below an inode.
     pub(super) fn fetch(&self, below: Below) -> Result<(BlockAddr, Image), String> {
-        let why = match self.volume.node_below(below) {
+        let (why, old) = match self.volume.node_below(below) {
+            Ok((addr, image)) if self.is_old(below.nid, addr) => {
+                (String::new(), Some((addr, image)))
+            }
             Ok(found) => return Ok(found),
-            Err(why) => why,
+            Err(why) => (why, None),
         };
         let list = self.newest(below.nid, |version| {
             version.ino == below.ino && version.offset == below.offset
@@ -129,7 +157,10 @@ impl Source {
             check(below, version.addr, &image).ok()?;
             Some((version.addr, image))
         });
-        let (addr, image) = found.ok_or(why)?;
+        let is_better = |found: &(BlockAddr, Image)| {
+            old.is_none() || self.volume.is_valid(found.0) == Some(true)
+        };
+        let (addr, image) = found.filter(is_better).or(old).ok_or(why)?;
         // What the SIT has is the present version. Without a checkpoint, there is a note.
         if self.volume.loaded.is_some() && self.volume.is_valid(addr) != Some(true) {
             self.older.borrow_mut().push(below);

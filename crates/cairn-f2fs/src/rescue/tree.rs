@@ -10,6 +10,7 @@ use super::contents::{contents, describe};
 use super::proof;
 use super::scan::Version;
 use super::source::Source;
+use crate::form::names::Names;
 use crate::format::Inode;
 use crate::format::inode::Advise;
 use crate::format::layout::Layout;
@@ -63,7 +64,18 @@ impl Tree for Source {
         if record.advise.contains(Advise::ENCRYPT) {
             walk.lost(path, number(*ino), "its names are encrypted");
         }
-        let entry = |one: Named| Entry { name: one.name, ino: number(one.ino), code: 0 };
+        let names = Names::of(record, self.volume.layout.features);
+        let entry = |mut one: Named| {
+            match right_name(self, (*ino, names), &one) {
+                Some(Ok(name)) => one.name = name,
+                Some(Err(what)) => {
+                    let path = join(path, &one.name).unwrap_or_default();
+                    walk.lost(&path, number(one.ino), what);
+                }
+                None => {}
+            }
+            Entry { name: one.name, ino: number(one.ino), code: 0 }
+        };
         listing.names.into_iter().map(entry).collect()
     }
 
@@ -104,6 +116,25 @@ impl Tree for Source {
         hand_out(self, walk, ino, (&record, &image), path);
         is_directory.then_some((ino, record, image))
     }
+}
+
+/// The name that an entry had, if its hash is not that of its name: what its inode, or the hash
+/// itself, says. The text says that it is not known.
+fn right_name(
+    source: &Source,
+    (directory, names): (Nid, Names),
+    entry: &Named,
+) -> Option<Result<Vec<u8>, &'static str>> {
+    names.hash(&entry.name).filter(|hash| *hash != entry.hash)?;
+    let record = source.volume.inode(entry.ino).ok().map(|(_, _, record)| record);
+    let own = record.filter(|record| record.pino == directory && !record.name.is_empty());
+    let own = own.map(|record| record.name.to_vec());
+    let is_right = |name: &Vec<u8>| *name == entry.name || names.hash(name) == Some(entry.hash);
+    if let Some(own) = own.filter(is_right) {
+        return Some(Ok(own));
+    }
+    let near = names.with_hash(&entry.name, entry.hash);
+    Some(near.ok_or("the hash of its name is that of another name: the name may be wrong"))
 }
 
 fn hand_out(

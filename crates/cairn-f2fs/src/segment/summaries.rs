@@ -9,6 +9,9 @@ use crate::error::Result;
 use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, SegNo};
 
+/// Summaries that are read together.
+const TOGETHER: u32 = 16;
+
 /// The summary of a segment without a log, which is to be written to the summary area.
 pub(crate) struct QueuedSummary {
     segno: SegNo,
@@ -54,6 +57,13 @@ impl Segments {
                 return Ok(summary);
             }
         }
+    }
+
+    /// Reads the summaries of a segment, and of those around it, that will be asked for soon.
+    pub(crate) fn expect_owners(&self, segno: SegNo) {
+        let first = segno.get() / TOGETHER * TOGETHER;
+        let count = TOGETHER.min(self.layout.main_segments.saturating_sub(first));
+        self.cache.prefetch(self.layout.summary_address(SegNo(first)), count.into());
     }
 
     /// The summary area's block of a segment.

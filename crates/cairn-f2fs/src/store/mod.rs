@@ -15,6 +15,7 @@
 //!
 //! `Node::modify`: crate::node::Node::modify
 
+pub(crate) mod live;
 mod report;
 
 use std::sync::Arc;

@@ -193,3 +193,28 @@ fn what_lies_behind_a_gap_of_the_chain_is_told() {
         assert!(is_told, "{name}: {:?}", rescue.notes());
     }
 }
+
+/// An inode that no reader would read costs what was fsynced of it, and nothing of others.
+#[test]
+fn an_impossible_inode_of_the_chain_costs_only_its_file() {
+    let cut = Cut::new(&[]);
+    let is_new = |index: &usize| {
+        let bytes = cut.device.read_at(cut.chain[*index].bytes(), BLOCK_SIZE).unwrap();
+        bytes[92..].starts_with(b"new 2") && cut.footer(*index).offset == 0
+    };
+    let index = (0..cut.chain.len()).find(is_new).unwrap();
+    // All advice; no type.
+    for (at, value) in [(2, 0xff), (1, 0)] {
+        let place = cut.chain[index].bytes();
+        let mut bytes = cut.device.read_at(place, BLOCK_SIZE).unwrap().to_vec();
+        bytes[at] = value;
+        let device = cut.device.fork();
+        device.load(place, &bytes);
+        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let all = plan(&device, Scope::All).unwrap();
+        assert!(!all.is_refused && all.after.count() == 0, "{}", lines(&all.after));
+        apply(&all, &device);
+        let wrong = View::of(&device).wrong(&cut.sound);
+        assert_eq!(wrong, ["/new 2: missing"], "byte {at}");
+    }
+}

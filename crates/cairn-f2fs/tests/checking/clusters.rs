@@ -156,3 +156,17 @@ fn a_pointer_of_a_cluster_to_the_block_of_another_is_found() {
         }));
     }
 }
+
+#[test]
+fn a_flag_for_checksums_that_clusters_do_not_have_is_cleared() {
+    let packed = Packed::new();
+    let inode = packed.target.read(packed.target.inode_of(packed.ino));
+    let mut injection = packed.change("no checksums", &|_| ());
+    for slot in [1, 9] {
+        let at = u64::from(pointer(&inode, slot)) * 4096;
+        let mut bytes = packed.target.read(at);
+        bytes[4..8].fill(0);
+        injection.blocks.push((at, bytes));
+    }
+    packed.judge(&injection);
+}

@@ -2,10 +2,18 @@
 
 use std::sync::Arc;
 
-use cairn_block::BlockDeviceExt;
-use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, XattrMode};
+use cairn_base::Ino;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::Scope;
+use cairn_f2fs::F2fs;
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, XattrMode};
 
+use crate::inject::Target;
+use crate::readers::View;
+use crate::repair::{apply, plan};
+use crate::stale::place_of;
 use crate::volume::{MIB, open, volume};
+use crate::{check, lines};
 
 const XATTR_NID: std::ops::Range<usize> = 76..80;
 /// In the footer of a node: its number, and that of its inode.
@@ -53,4 +61,81 @@ fn the_node_of_another_file_is_not_freed_with_the_attributes() {
     let ino = fs.lookup(fs.root(), b"kept").unwrap().ino;
     assert_eq!(fs.read(ino, 0, &mut read, IoFlags::empty()).unwrap(), contents.len());
     assert!(read == contents);
+}
+
+/// Bytes of an inode's first pointer, where it has no extra attributes.
+const POINTERS_AT: usize = 360;
+const ERRORS: &[&str] = &["f2fs.superblock.errors", "f2fs.checkpoint.flags"];
+
+fn pointer(bytes: &[u8], slot: usize) -> u32 {
+    let at = POINTERS_AT + 4 * slot;
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// A file of ten blocks, of which one pointer leads to a block of another file, one to another of
+/// its own, and one to a free block.
+#[test]
+fn the_block_of_another_file_is_not_freed_with_a_wrong_pointer() {
+    let device = volume(64 * MIB, &[]);
+    let fs = open(device.clone(), "");
+    let contents: Vec<u8> = (0..40_960).map(|at| (at / 4096) as u8 | 0x40).collect();
+    let [kept, gone] = [&b"kept"[..], b"gone"].map(|name| {
+        let new = fs.create(fs.root(), name, NewInode::Regular, 0o600, &Caller::ROOT);
+        let ino = new.unwrap().ino;
+        fs.write(ino, 0, &contents, IoFlags::empty()).unwrap();
+        ino
+    });
+    fs.unmount().unwrap();
+    let target = Target::of(&device);
+    let places = [kept, gone].map(|ino| place_of(&device, ino.get() as u32));
+    let [other, mut bytes] = places.map(|at| target.read(at));
+    let (free, _) = target.free_blocks()[0];
+    for (slot, to) in [(3, pointer(&other, 5)), (4, pointer(&bytes, 2)), (6, free)] {
+        let at = POINTERS_AT + 4 * slot;
+        bytes[at..at + 4].copy_from_slice(&to.to_le_bytes());
+    }
+    type Act = fn(&F2fs, Ino);
+    let acts: [(&str, &str, Act); 5] = [
+        ("deleted", "", |fs, _| fs.unlink(fs.root(), b"gone").unwrap()),
+        ("cut", "", |fs, ino| cut(fs, ino, 8192)),
+        ("emptied", "", |fs, ino| cut(fs, ino, 0)),
+        ("written", "", |fs, ino| overwrite(fs, ino)),
+        ("written elsewhere", "mode=lfs", |fs, ino| overwrite(fs, ino)),
+    ];
+    for (what, options, act) in acts {
+        let device = Arc::new(target.device.fork());
+        device.load(places[1], &bytes);
+        let fs = open(device.clone(), options);
+        act(&fs, gone);
+        fs.unmount().unwrap();
+        let found = check(device.clone()).unwrap();
+        let text = lines(&found);
+        assert!(ERRORS.iter().any(|code| text.contains(code)), "{what}:\n{text}");
+        let device: Arc<dyn BlockDevice> = device;
+        assert!(View::of(&device).found[&b"/kept"[..]].bytes == contents, "{what}");
+        let mended = plan(&device, Scope::Accounting).unwrap();
+        assert!(mended.after.count() == 0, "{what}:\n{}", lines(&mended.after));
+        apply(&mended, &device);
+        let found = View::of(&device).found;
+        assert!(found[&b"/kept"[..]].bytes == contents, "{what}");
+        // What was cut off does not come back.
+        let fs = open(device, "");
+        let Ok(attr) = fs.lookup(fs.root(), b"gone") else { continue };
+        if attr.size < 40_960 {
+            cut(&fs, gone, 40_960);
+            let mut read = vec![1; 32_768];
+            fs.read(gone, 8192, &mut read, IoFlags::empty()).unwrap();
+            assert!(read.iter().all(|byte| *byte == 0), "{what}");
+        }
+    }
+}
+
+fn cut(fs: &F2fs, ino: Ino, size: u64) {
+    let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
+    fs.setattr(ino, &size).unwrap();
+}
+
+fn overwrite(fs: &F2fs, ino: Ino) {
+    fs.write(ino, 2 * 4096, &[9; 6 * 4096], IoFlags::empty()).unwrap();
+    fs.fsync(ino, 0, false).unwrap();
 }

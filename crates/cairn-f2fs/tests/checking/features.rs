@@ -104,3 +104,17 @@ fn no_feature_bit_costs_a_file_with_extra_attributes() {
 fn no_feature_bit_costs_a_file_with_flexible_attributes() {
     every_bit(&["-O", "extra_attr,flexible_inline_xattr,project_quota,quota,lost_found"]);
 }
+
+/// No reader reads what is marked as encrypted without a context that names its key.
+#[test]
+fn a_mark_of_encryption_without_a_context_is_removed() {
+    let judge = Judge::new(&["-O", "encrypt"]);
+    for name in ["pointers", "nodes", "inline"] {
+        let injection = judge.change(name, &|bytes| bytes[2] |= 4);
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+        let found = lines(&check(device).unwrap());
+        assert!(found.contains("f2fs.inode.field: "), "{name}:\n{found}");
+        let (tree, lost) = judge.repair(&injection, Scope::All);
+        assert!(tree.unwrap() == judge.sound && lost.len() == 1, "{name}: {lost:?}");
+    }
+}

@@ -25,6 +25,7 @@ mod repair;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod rescue;
+mod stale;
 mod superblocks;
 mod sweep;
 mod swept;

@@ -12,12 +12,12 @@ use crate::repair::{apply, fsck, plan};
 use crate::{check, lines};
 
 /// Where the names of a block of a directory begin, and bytes of one slot.
-const NAMES_AT: usize = 2384;
-const SLOT: usize = 8;
+pub const NAMES_AT: usize = 2384;
+pub const SLOT: usize = 8;
 
 /// Where a name is: the block's place, its bytes and the slot. Panics if no block of a directory
 /// has it.
-fn block_of(target: &Target, name: &[u8]) -> (u64, Vec<u8>, usize) {
+pub fn block_of(target: &Target, name: &[u8]) -> (u64, Vec<u8>, usize) {
     for at in target.directory_blocks() {
         let bytes = target.read(*at);
         let has = |slot: &usize| {

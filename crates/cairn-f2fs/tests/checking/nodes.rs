@@ -113,3 +113,33 @@ fn what_a_file_with_several_names_loses_is_listed_by_one_of_them() {
     assert!(lost.iter().all(|loss| is_named(Some(&loss.path))), "{lost:?}");
     assert!(lost.iter().all(|loss| loss.what.ends_with("1 more name")), "{lost:?}");
 }
+
+#[test]
+fn a_pointer_to_the_node_of_another_inode_is_cut() {
+    let judge = Judge::new(&[]);
+    let target = &judge.target;
+    let sound = View::of(&(Arc::new(target.device.fork()) as Arc<dyn BlockDevice>));
+    let number = |path: &str| u32::try_from(sound.found[path.as_bytes()].ino).unwrap();
+    let pairs = [
+        ("/attributes", "/more attributes", XATTR_NID_AT),
+        ("/more attributes", "/small/in the inode 0", XATTR_NID_AT),
+        ("/pointers", "/nodes", NIDS_AT),
+    ];
+    for (path, other, at) in pairs {
+        let nid = word(&target.read(target.inode_of(number(other))), at);
+        let what = format!("{path}: {nid}");
+        if nid > 0 {
+            costs_others_nothing(target, &sound, &set(target, &what, (number(path), at, nid)));
+        }
+    }
+}
+
+/// Only what is listed may be lost, and nothing of other files.
+fn costs_others_nothing(target: &Target, sound: &View, injection: &Injection) {
+    let (device, _) = repaired(target, injection);
+    let view = View::of(&device);
+    let wrong = view.wrong(sound);
+    let path = injection.what.split(':').next().unwrap();
+    let is_of_it = |wrong: &String| wrong.starts_with(path);
+    assert!(wrong.iter().all(is_of_it) && view.failed.is_empty(), "{path}: {wrong:?}");
+}

@@ -11,6 +11,8 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::check;
 use crate::flags::sampled_of;
+use crate::inject::{Injection, Target};
+use crate::names::{NAMES_AT, SLOT, block_of};
 use crate::repair::damaged;
 use crate::sweep::cases;
 use crate::types::Judge;
@@ -151,5 +153,24 @@ fn a_rescue_doubts_only_what_the_check_finds() {
             }
         }
         assert!(wrong.is_empty(), "{wrong}");
+    }
+}
+
+/// The inode and the hash say which name an entry had; else it is told that it may be wrong.
+#[test]
+fn a_wrong_name_is_rescued_as_it_was_or_told() {
+    let target = Target::new(&[]);
+    let sound = rescued(target.device.fork());
+    assert_eq!(sound.losses, []);
+    let (at, right, slot) = block_of(&target, b"linked");
+    for count in [1, 4] {
+        let mut bytes = right.clone();
+        let name = NAMES_AT + slot * SLOT;
+        bytes[name..name + count].fill(b'!');
+        let injection = Injection { what: format!("{count} bytes"), blocks: vec![(at, bytes)] };
+        let taken = rescued(damaged(&target, &injection));
+        let is_told = taken.losses.iter().any(|loss| loss.what.contains("hash"));
+        assert!(taken.files == sound.files || is_told, "{count}");
+        assert!(count > 1 || taken.losses.is_empty());
     }
 }

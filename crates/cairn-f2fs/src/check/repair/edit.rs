@@ -3,7 +3,7 @@
 //! Nodes and blocks of directories keep their places. New ones take blocks that nothing uses. What
 //! changes in the tables is collected, and written at the end of a round (`tables`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cairn_base::units::as_index;
@@ -35,6 +35,11 @@ pub(super) struct Edit<'r> {
     pub(super) nat: BTreeMap<Nid, NatEntry>,
     /// Owners that summaries must get.
     pub(super) owners: Owners,
+    /// Free blocks that pointers lead to, and that a repair gave to their files.
+    pub(super) accepted: BTreeSet<BlockAddr>,
+    /// Free blocks that pointers lead to, and of which nothing is decided yet: the tables must not
+    /// hide that.
+    pub(super) undecided: BTreeSet<BlockAddr>,
     /// Segments that new blocks go to.
     pub(super) taken: BTreeMap<SegNo, Use>,
     room: HashMap<bool, (SegNo, u16)>,
@@ -79,6 +84,8 @@ impl<'r> Edit<'r> {
             steps,
             nat: BTreeMap::new(),
             owners,
+            accepted: BTreeSet::new(),
+            undecided: BTreeSet::new(),
             taken: BTreeMap::new(),
             room: HashMap::new(),
             next: 0,
@@ -152,7 +159,11 @@ impl<'r> Edit<'r> {
 
     pub(super) fn set_entry(&mut self, nid: Nid, entry: NatEntry) {
         self.has_tables = true;
-        self.nat.insert(nid, entry);
+        // What does not change needs no new tables, which would end a chain of fsynced nodes.
+        let is_same = self.layout.is_nid(nid) && self.entry(nid).ok() == Some(entry);
+        if !is_same {
+            self.nat.insert(nid, entry);
+        }
     }
 
     /// Makes a nid free.

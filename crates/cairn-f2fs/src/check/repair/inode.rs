@@ -7,6 +7,7 @@ use cairn_vfs::FileKind;
 use super::super::context::Scratch;
 use super::super::{kinds, owners, shape, types};
 use super::edit::{Edit, ino_of};
+use crate::compress;
 use crate::error::Result;
 use crate::format::block::is_zero;
 use crate::format::inode::{
@@ -164,6 +165,9 @@ impl Edit<'_> {
         if field == Some("i_mode") {
             return Ok(Some("its type, if its name has another one"));
         }
+        if field == Some("i_advise") && self.layout.features.contains(Features::ENCRYPT) {
+            return Ok(Some("its contents, if they are encrypted: what names the key is gone"));
+        }
         let Some((record, image)) = self.inode(ino)? else { return Ok(None) };
         let contents = (InlineFlags::DATA | InlineFlags::DENTRY).bits();
         let before = old.get(INLINE_AT).copied().unwrap_or(0) & contents;
@@ -310,6 +314,11 @@ fn clear_flags(field: &str, features: Features, record: &mut Inode) {
             }
         }
         "i_advise" => record.advise.remove(Advise::ENCRYPT),
+        "i_compress_flag" => {
+            record.extra.iter_mut().for_each(|extra| {
+                extra.compress_flag = compress::without_checksum(extra.compress_flag);
+            });
+        }
         "i_crtime" => {
             let changed = record.ctime;
             record.extra.iter_mut().for_each(|extra| extra.crtime = changed);

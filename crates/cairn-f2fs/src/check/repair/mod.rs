@@ -252,6 +252,7 @@ fn mend(
     if changed {
         // A new checkpoint also replaces a pack that is not whole.
         let is_worth = edit.has_tables || (edit.steps.made() > before && !loses);
+        edit.decide_later(&found);
         return if is_worth { edit.write_round(&report.findings) } else { Ok(()) };
     }
     let divided = edit.divide(&found)?;

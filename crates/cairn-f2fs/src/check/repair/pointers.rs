@@ -118,6 +118,7 @@ impl Edit<'_> {
         if code == kinds::BLOCK_FREE.code && !self.is_anothers(slot.addr)? {
             // Its summary is written with the tables.
             self.has_tables = true;
+            self.accepted.insert(slot.addr);
             let what = format!("block {block}, if it was none of the file");
             self.lost((finding.kind, finding.place.clone()), ino, &what);
             return Ok(true);
@@ -148,6 +149,26 @@ impl Edit<'_> {
             }
             false => node::data_pointers(&image).nth(within) == Some(slot.addr),
         })
+    }
+
+    /// Leaves the summaries of blocks as they are to which a wrong pointer may lead, and free what
+    /// is free of them: a later round sees by that which pointer is right.
+    pub(super) fn decide_later(&mut self, findings: &[Finding]) {
+        let wrong = [&kinds::BLOCK_FREE, &kinds::BLOCK_SHARED];
+        for finding in findings {
+            let Some(kind) = wrong.iter().find(|kind| kind.code == finding.kind.code) else {
+                continue;
+            };
+            let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
+            let Some(addr) = addr.map(BlockAddr).filter(|addr| !self.accepted.contains(addr))
+            else {
+                continue;
+            };
+            self.owners.remove(&addr);
+            if kind.code == kinds::BLOCK_FREE.code {
+                self.undecided.insert(addr);
+            }
+        }
     }
 
     /// Does the summary give the block to somebody?
@@ -193,6 +214,11 @@ impl Edit<'_> {
         if let (Some(addr), Some(offset)) = (addr, offset) {
             let mut image = self.read(addr.get().into())?;
             let footer = NodeFooter::read(&image);
+            let named = self.entry(nid)?.ino;
+            if footer.nid == nid && footer.ino == named && named != ino {
+                // The NAT and the node agree: the pointer is what is wrong.
+                return self.cut_node(finding, ino, nid);
+            }
             let right = [footer.nid == nid, footer.ino == ino, footer.offset == offset];
             let is_named = self.owner_of(addr)?.is_none_or(|owner| owner == nid);
             if right.into_iter().filter(|right| *right).count() >= 2 && is_named {

@@ -213,6 +213,11 @@ impl Edit<'_> {
         for offset in new_blocks {
             bits::set(&mut valid_map, offset.into());
         }
+        for addr in &self.undecided {
+            if let Some((_, offset)) = self.layout.segment_of(*addr).filter(|at| at.0 == segno) {
+                bits::clear(&mut valid_map, offset.into());
+            }
+        }
         let current = Log::ALL.into_iter().find(|log| log.of(&logs.positions).segno == segno);
         let is_node = claims.has(segno, Use::Node) || self.taken.get(&segno) == Some(&Use::Node);
         let is_data = claims.has(segno, Use::Data) || self.taken.get(&segno) == Some(&Use::Data);

@@ -1,0 +1,70 @@
+//! The pointer to a data block, found by the summary of the block.
+
+use std::sync::Arc;
+
+use super::Store;
+use crate::error::Result;
+use crate::format::inode::Inode as Record;
+use crate::format::path::NodeKind;
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{BlockAddr, node};
+use crate::node::Node;
+use crate::segment::Owner;
+
+/// A valid data block and the pointer to it.
+pub(crate) struct Live {
+    /// The block.
+    pub(crate) addr: BlockAddr,
+    /// Its owner by the summary.
+    pub(crate) owner: Owner,
+    /// The node with the pointer.
+    pub(crate) node: Arc<Node>,
+    /// The pointer's offset in the node, in bytes.
+    pub(crate) at: usize,
+}
+
+impl Live {
+    /// Sets the pointer's address.
+    pub(crate) fn set(&self, addr: BlockAddr) {
+        self.node.modify()[self.at..self.at + 4].copy_from_slice(&addr.get().to_le_bytes());
+    }
+}
+
+/// The pointer to a data block, if its owner in the summary points to it.
+///
+/// # Errors
+/// The owner is damaged, or the device failed.
+pub(crate) fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Option<Live>> {
+    let node = match store.nodes.peek(owner.nid) {
+        Some(node) => node,
+        None if store.nat.lookup(owner.nid)?.is_free() => return Ok(None),
+        None => store.nodes.get(owner.nid)?,
+    };
+    pointer(store, addr, owner, node)
+}
+
+/// The pointer to a data block in this node, if there is one.
+///
+/// # Errors
+/// The node is damaged.
+pub(crate) fn pointer(
+    store: &Store,
+    addr: BlockAddr,
+    owner: Owner,
+    node: Arc<Node>,
+) -> Result<Option<Live>> {
+    let slot = usize::from(owner.ofs_in_node);
+    let at = match node.kind() {
+        NodeKind::Inode => {
+            let record = Record::decode(&node.image(), node.ino(), store.layout.features)?;
+            if slot >= record.address_slots() as usize {
+                return Ok(None);
+            }
+            record.data_pointer_at(slot as u32)
+        }
+        NodeKind::Direct if slot < node::POINTERS => 4 * slot,
+        _ => return Ok(None),
+    };
+    debug_assert!(at + 4 <= BLOCK_SIZE);
+    Ok(node.says(at, addr).then_some(Live { addr, owner, node, at }))
+}
