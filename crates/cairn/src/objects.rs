@@ -83,6 +83,13 @@ pub fn reports() -> Vec<Report> {
     alive.map(report).collect()
 }
 
+/// True if a filesystem has stopped with this reason because another writer has taken its volume
+/// over: opening it again does not bring back what was not flushed.
+#[must_use]
+pub fn is_taken_over(reason: &str) -> bool {
+    reason.contains(cairn_objects::volume::TAKEN_OVER)
+}
+
 /// For a process that is about to end, and has unmounted its filesystems: nobody is the writer of
 /// its object volumes afterwards, even if threads still hold them. Otherwise other machines could
 /// not know that the process has ended.

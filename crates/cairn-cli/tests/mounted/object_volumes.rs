@@ -298,6 +298,7 @@ fn a_mount_that_is_taken_over_stops_and_says_why() {
     assert!(told.to_string().contains("another writer has taken over"), "{told}");
     let (_, _, said) = run(&["umount", &point]);
     assert!(said.contains("another writer has taken over"), "{said}");
+    assert!(!said.contains("mount it again"), "it would not have what was lost: {said}");
     let listed = cairn(&["ls", &address]);
     assert!(listed.contains("flushed") && listed.contains("second"), "{listed}");
     assert!(!listed.contains("late"), "{listed}");

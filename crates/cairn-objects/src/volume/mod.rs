@@ -34,6 +34,7 @@ use crate::requests::{Created, Requests};
 use crate::store::connect::connect;
 use crate::store::{Counted, Counters, Store};
 
+pub use self::core::TAKEN_OVER;
 pub use crate::local_log::{LogOptions, LogPlace, Medium, MemoryMedium, Refused};
 pub use options::{CreateOptions, Options, TakeOver};
 

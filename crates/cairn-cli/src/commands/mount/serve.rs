@@ -269,6 +269,10 @@ fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
 /// The message for a volume that could not be closed properly: what happened, and what to do.
 fn end_words(error: &cairn_vfs::Error) -> String {
     match error.stop_reason() {
+        // It says itself what is lost, and what is left of it.
+        Some(reason) if cairn::objects::is_taken_over(reason) => {
+            format!("the volume has stopped: {reason}")
+        }
         Some(reason) => {
             format!(
                 "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is \
