@@ -276,6 +276,9 @@ fn an_object_volume_is_mounted_changed_and_unmounted_by_its_address() {
     assert_eq!(run(&["cat", &address, "/file"]).0, 1);
     let now = address.replace("@disk", "@now");
     assert_eq!(cairn(&["cat", &now, "/file"]).len(), 1_000_000);
+    let (status, _, said) = run(&["mount", &now, &point]);
+    assert!(status == 0 && said.contains("mounted read-only: now is a snapshot\n"), "{said}");
+    cairn(&["umount", &point]);
     assert_clean(&volume, &address);
 }
 
