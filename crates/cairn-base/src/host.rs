@@ -1,12 +1,13 @@
 //! Files of the host that are made or replaced under a name that the caller gives.
 
 use std::fmt;
-use std::fs::Metadata;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 /// Most links that are followed, as in Linux.
@@ -83,6 +84,20 @@ fn is_of_another(found: &Metadata, directory: &Path) -> Result<bool> {
     let is_open_to_all = directory.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
     let own = rustix::process::geteuid().as_raw();
     Ok(is_open_to_all && found.uid() != own && found.uid() != directory.uid())
+}
+
+/// Opens a regular file, and neither a link that has taken its place meanwhile nor a pipe, which
+/// would wait for a writer.
+///
+/// # Errors
+/// It cannot be opened, or is something else.
+pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(Error::other("it is no regular file")),
+    }
 }
 
 /// Refuses a link that is not followed. `parent` is the directory that it is in.

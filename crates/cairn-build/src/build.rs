@@ -6,16 +6,17 @@ use std::path::PathBuf;
 use cairn::Format;
 use cairn_base::names::Escaped;
 
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, too_small};
 use crate::disk::Plan;
 use crate::disk::options::Contents;
 use crate::error::{Error, Result};
-use crate::options::{Built, Options};
+use crate::options::{Built, Free, Options, Size};
 use crate::output;
 use crate::volume::{self, Place};
 
 /// Builds an image. It gets its name when it is whole; after an error there is none, or the old
-/// one.
+/// one. A block device, an export or a part of a disk is written when all else is done; without a
+/// size, the image is as large.
 ///
 /// # Errors
 /// A source cannot be read or is damaged, the image cannot be made, or the sources do not fit.
@@ -24,9 +25,29 @@ pub fn build(mut options: Options) -> Result<Built> {
         mark_read_only(&mut options)?;
     }
     let others = others(&options);
-    let disk = options.disk.take().map(|disk| Plan::new(disk, &options)).transpose()?;
     output::check_name(&options.output)?;
     let output = Delivery::new(&options.output, options.shape, options.overwrite)?;
+    let (name, room) = (options.output.clone(), output.room());
+    match (options.size, room) {
+        (Size::Auto, Some(room)) if options.free == Free::Bytes(0) && !options.read_only => {
+            options.size = Size::Exact(room);
+        }
+        (Size::Exact(size), Some(room)) if size > room => {
+            return Err(too_small(&options.output, room, size));
+        }
+        _ => {}
+    }
+    build_in(options, others, output).map_err(|error| match (error, room) {
+        (Error::TooSmall { size, need: Some(need) }, Some(room)) if size == room => {
+            too_small(&name, room, need)
+        }
+        (error, _) => error,
+    })
+}
+
+/// As [`build`], of an image that goes to `output`.
+fn build_in(mut options: Options, others: Vec<PathBuf>, output: Delivery) -> Result<Built> {
+    let disk = options.disk.take().map(|disk| Plan::new(disk, &options)).transpose()?;
     let _claim = output::claim(&options.output)?;
     options.rules.own = output.own();
     for path in others {

@@ -1,11 +1,11 @@
 //! [`Delivery`]: the image while it is written, and what becomes of it: a file, a sparse image, a
-//! qcow2 disk, a stream, an object volume.
+//! qcow2 disk, a stream, an object volume, what a device or a part of a disk holds.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use cairn::ImageSpec;
 use cairn::objects::{self, Address};
+use cairn::{ImageSpec, Overwriting, keeps_size};
 use cairn_base::names::Escaped;
 
 use crate::error::{Error, Result};
@@ -37,26 +37,41 @@ pub(crate) struct Delivery {
     path: PathBuf,
     /// The volume in an object store that the name stands for.
     volume: Option<Address>,
+    /// The device or the part of a disk that the name stands for.
+    device: Option<Overwriting>,
     shape: Shape,
     overwrite: bool,
 }
 
 impl Delivery {
-    /// Creates the files that are needed; for standard output and object volumes one in `TMPDIR`.
+    /// Creates the files that are needed; for standard output, object volumes and devices one in
+    /// `TMPDIR`.
     ///
     /// # Errors
     /// `path` exists and `overwrite` is not set, or a file cannot be created.
     pub(crate) fn new(path: &Path, shape: Shape, overwrite: bool) -> Result<Self> {
-        let volume = object_volume(path, shape, overwrite)?;
+        let device = device(path, shape, overwrite)?;
+        let volume = match device {
+            Some(_) => None,
+            None => object_volume(path, shape, overwrite)?,
+        };
         let (image, packed) = match shape {
-            _ if is_stdout(path) || volume.is_some() => (Unfinished::hidden()?, None),
+            _ if is_stdout(path) || volume.is_some() || device.is_some() => {
+                (Unfinished::hidden()?, None)
+            }
             Shape::Raw => (Unfinished::create(path, overwrite)?, None),
             Shape::AndroidSparse { .. } | Shape::Qcow2 => {
                 let image = Unfinished::create(path, overwrite)?;
                 (image, Some(Unfinished::create(path, overwrite)?))
             }
         };
-        Ok(Self { image, packed, path: path.to_owned(), volume, shape, overwrite })
+        Ok(Self { image, packed, path: path.to_owned(), volume, device, shape, overwrite })
+    }
+
+    /// Bytes that the image can have at most, if it goes where there are so many. All of them are
+    /// used if nothing else is asked for.
+    pub(crate) fn room(&self) -> Option<u64> {
+        self.device.as_ref().map(|device| device.size() / BLOCK * BLOCK)
     }
 
     /// Device and inode of files that are being written.
@@ -70,7 +85,14 @@ impl Delivery {
     /// # Errors
     /// The output cannot be written.
     pub(crate) fn finish(self, size: u64, free: &[Range<u64>]) -> Result<()> {
-        let Self { image, packed, path, volume, shape, overwrite } = self;
+        let Self { image, packed, path, volume, device, shape, overwrite } = self;
+        if let Some(device) = device {
+            if size > device.size() {
+                return Err(too_small(&path, device.size(), size));
+            }
+            let place = (image.path(), size);
+            return device.write(place, &image.data(size)?, free).map_err(Error::image);
+        }
         if let Some(address) = volume {
             let place = (image.path(), size);
             return objects::upload(&address, place, &image.data(size)?, overwrite)
@@ -98,6 +120,31 @@ impl Delivery {
             }
         }
     }
+}
+
+/// The error for an image that does not fit where it is to go.
+pub(crate) fn too_small(path: &Path, room: u64, need: u64) -> Error {
+    let name = path.escaped();
+    Error::Usage(format!(
+        "{name}: has {room} bytes, and the image needs {need}: give a larger place, or less to \
+         put in"
+    ))
+}
+
+/// The device, or the part of a disk, that a name stands for.
+fn device(path: &Path, shape: Shape, overwrite: bool) -> Result<Option<Overwriting>> {
+    if is_stdout(path) {
+        return Ok(None);
+    }
+    let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
+    if !keeps_size(&image) {
+        return Ok(None);
+    }
+    if shape != Shape::Raw {
+        let why = "holds the image as it is, without another form: leave that out";
+        return Err(Error::Usage(format!("{}: {why}", path.escaped())));
+    }
+    Overwriting::open(&image, overwrite).map(Some).map_err(Error::image)
 }
 
 /// The volume that a name stands for, if it is an address.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use cairn::{Claim, ImageSpec, Part, host};
+use cairn::{Claim, ImageSpec, host, keeps_size};
 use cairn_base::names::Escaped;
 use tempfile::NamedTempFile;
 
@@ -36,26 +36,31 @@ pub(crate) fn directory(path: &Path) -> PathBuf {
     parent.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Checks that a name is one of a whole image.
+/// Checks that a name is one of an image that can be built.
 ///
 /// # Errors
-/// It is one of a part of a disk, or of an encrypted disk.
+/// It says more of a file than its name, or is that of a part of a disk, or of an encrypted disk,
+/// that is not there.
 pub(crate) fn check_name(path: &Path) -> Result<()> {
     if is_stdout(path) {
         return Ok(());
     }
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
-    if image.part != Part::Whole {
-        return Err(Error::Usage(format!(
-            "{}: a whole file is built: make a filesystem in the part of the disk, and copy files \
-             into it",
-            path.escaped()
-        )));
+    if keeps_size(&image) {
+        let why = match image.key {
+            _ if image.exists() => return Ok(()),
+            Some(_) => {
+                "a key opens an encrypted disk, and there is none: encrypt one first (cryptsetup \
+                 luksFormat), or leave the key out"
+            }
+            None => "a part of a disk is written over, and there is no such disk: make one first",
+        };
+        return Err(Error::Usage(format!("{}: {why}", path.escaped())));
     }
     if image.file().is_some_and(|file| file != path) {
         return Err(Error::Usage(format!(
-            "{}: a plain file is built, so ?format=, ?key-file= and ?io= cannot follow its name: \
-             leave them out; in an encrypted disk, make a filesystem, and copy files into it",
+            "{}: a plain file is built, so ?format= and ?io= cannot follow its name: leave them \
+             out",
             path.escaped()
         )));
     }
@@ -71,6 +76,10 @@ pub(crate) fn claim(path: &Path) -> Result<Option<Claim>> {
         return Ok(None);
     }
     let image = ImageSpec::parse(path.as_os_str()).map_err(Error::image)?;
+    if keeps_size(&image) {
+        // Whoever writes it has it.
+        return Ok(None);
+    }
     cairn::refuse_interrupted(&image).map_err(Error::image)?;
     let is_replaced = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
     is_replaced.then(|| cairn::claim(&image)).transpose().map_err(Error::image)

@@ -15,6 +15,13 @@ use crate::failure::Outcome;
 /// file-store:///DIR@NAME); IMAGE#2 is its partition 2 (GPT or MBR); IMAGE?offset=N starts at byte
 /// N. qcow2, zstd and LUKS (IMAGE?key-file=FILE) are recognised. Paths on an image start at its
 /// root, with or without a slash.
+///
+/// Behind ? the name of an image also says how it is opened, with & between the items:
+/// format=raw, qcow2 or zstd; key-file=FILE or key-fd=N (the key of LUKS); of a file or a block
+/// device io=auto, direct or buffered; of a volume in an object store cache=DIR, cache-size=SIZE,
+/// memory=SIZE, log=FILE, log-size=SIZE, discard-log, export-log=FILE and take-over; of an export
+/// socket=PATH, tls-certificates=FILE and tls-hostname=NAME. docs/commands.md (Images) says what
+/// each does, docs/object-volumes.md and docs/nbd.md have more.
 #[derive(Debug, Parser)]
 #[command(
     name = "cairn",

@@ -18,7 +18,7 @@ use crate::{output, print, protection};
 /// The image that a command works on.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ImageArg {
-    /// The image.
+    /// The image: a file, a block device or an address. What can follow its name: cairn --help.
     #[arg(value_name = "IMAGE")]
     pub image: OsString,
     /// A further device of an F2FS volume that spans several. Give it once for each, in order.

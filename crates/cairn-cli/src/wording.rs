@@ -67,12 +67,12 @@ const COMMANDS: &[(&str, &str)] = &[
     ("name a partition as in 'IMAGE#1'", PARTITION),
     ("make an image of it", "make an image of it: cairn build disk.img IMAGE"),
     (
-        "make a filesystem in the part of the disk, and copy files into it",
-        "for a part of a disk, `cairn mkfs PART`, then `cairn put`",
+        "there is no such disk: make one first",
+        "there is no such disk: `cairn build --partition gpt` makes one",
     ),
     (
-        "in an encrypted disk, make a filesystem, and copy files into it",
-        "into an encrypted disk, `cairn mkfs` and `cairn put` write",
+        "make a filesystem in it, and copy files into it",
+        "`cairn mkfs` makes a filesystem in it, and `cairn put` copies files into it",
     ),
     ("give all files another time if that matters", "--mtime sets another"),
     ("or compress the stream", "or compress the stream of `-o -`"),

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::names::Escaped;
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::system_error;
 use cairn_luks::Passphrase;
 
 use crate::error::{Cause, Result};
@@ -95,6 +96,15 @@ fn read(path: PathBuf, what: &str) -> Result<Passphrase, Cause> {
     let opened = File::open(&path).and_then(Passphrase::read);
     opened.map_err(|error| {
         let operation = format!("read {what} {}", path.escaped());
-        Cause::Open(cairn_block::Error::from_io(operation, error))
+        let advice = match system_error::remedy(&error) {
+            // It is in the text of the error.
+            Some(_) => "",
+            None => ": give one that can be read: 'IMAGE?key-file=FILE' or 'IMAGE?key-fd=N'",
+        };
+        let mut error = cairn_block::Error::from_io(operation, error);
+        error.detail += advice;
+        // What the caller would be told of an image does not fit a key.
+        error.source = None;
+        Cause::Open(error)
     })
 }

@@ -11,22 +11,20 @@ use std::sync::{Arc, Weak};
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::Report;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
-use cairn_block::{BlockDevice, BlockDeviceExt, ErrorKind};
+use cairn_block::{BlockDevice, ErrorKind};
 use cairn_objects::pool::Pool;
 use cairn_objects::store::connect::connect;
 use cairn_objects::volume::{CreateOptions, LogOptions, LogPlace, ObjectVolume, Options, TakeOver};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::{ImageSpec, Location, ObjectImage, Part};
+use crate::transfer::copy as copy_range;
 
 pub use cairn_objects::Address;
 pub use cairn_objects::address::is_address;
 pub use cairn_objects::pool::{Collected, Copy, Listing, Unreadable};
 pub use cairn_objects::store::Stranger;
 pub use cairn_objects::volume::Refused;
-
-/// Bytes copied at a time.
-const PIECE: u64 = 1 << 20;
 
 fn options(volume: &ObjectImage, write: bool) -> Options {
     Options {
@@ -81,6 +79,13 @@ pub fn reports() -> Vec<Report> {
         report
     };
     alive.map(report).collect()
+}
+
+/// True if a filesystem has stopped with this reason because another writer has taken its volume
+/// over: opening it again does not bring back what was not flushed.
+#[must_use]
+pub fn is_taken_over(reason: &str) -> bool {
+    reason.contains(cairn_objects::volume::TAKEN_OVER)
 }
 
 /// For a process that is about to end, and has unmounted its filesystems: nobody is the writer of
@@ -226,14 +231,7 @@ pub fn upload(
 }
 
 fn fill(to: &dyn BlockDevice, from: &FileDevice, data: &[Range<u64>]) -> cairn_block::Result<()> {
-    for range in data {
-        let mut at = range.start;
-        while at < range.end {
-            let len = (range.end - at).min(PIECE);
-            to.write_at(at, from.read_at(at, len as usize)?.into_bytes())?;
-            at += len;
-        }
-    }
+    data.iter().try_for_each(|range| copy_range(to, from, range.clone()))?;
     to.flush()
 }
 

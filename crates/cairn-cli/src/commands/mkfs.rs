@@ -105,7 +105,8 @@ pub struct Args {
     /// Owner of the root directory. [default: you]
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
     root_owner: Option<Owner>,
-    /// The image. With --size the file is created if it does not exist.
+    /// The image: a file, a block device or an address. With --size a file, or a volume in an
+    /// object store, is made if it does not exist. What can follow its name: cairn --help.
     image: OsString,
 }
 

@@ -16,7 +16,7 @@ use crate::print;
 #[derive(Debug, clap::Args)]
 struct CopyArgs {
     /// The volume or snapshot: file-store:///DIR, s3://, gs:// or az://, with @NAME. It may be in
-    /// use.
+    /// use. docs/object-volumes.md has more.
     #[arg(value_name = "ADDRESS")]
     from: OsString,
     /// The name of the copy in the same pool: a-z, 0-9, '.', '_' and '-'.
@@ -31,9 +31,10 @@ Examples:
   cairn snapshot file-store:///srv/pool monday
   cairn snapshot s3://bucket/disks@web web-2026-11-27
 
-The snapshot has what the volume has flushed; a mount flushes with `sync`, and \
-`cairn freeze` makes it clean. It takes as long for a large volume as for a small one. \
-Nobody can write it: clone it for that. Prints its address.")]
+The snapshot has what the volume has flushed: of a mount, the files that were synced (fsync, \
+`sync FILE`), and all of it with `cairn freeze`, which also makes the snapshot clean. It takes \
+as long for a large volume as for a small one. Nobody can write it: clone it for that. Prints its \
+address.")]
 pub struct SnapshotArgs {
     #[command(flatten)]
     copy: CopyArgs,

@@ -30,7 +30,7 @@ pub struct Args {
     /// Print the sizes as JSON.
     #[arg(long)]
     json: bool,
-    /// The image.
+    /// The image: a file, a block device or an address. What can follow its name: cairn --help.
     image: OsString,
     /// The new size: bytes such as 2G; +SIZE or -SIZE for so much more or less; max for all of the
     /// file, partition or device; min for as little as the files need.

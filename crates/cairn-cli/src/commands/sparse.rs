@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use cairn::ImageSpec;
 use cairn_base::options::parse_size;
 use cairn_build::{PackOptions, UnpackOptions};
 
@@ -101,6 +102,12 @@ pub fn unpack(args: &UnpackArgs) -> Outcome {
     cairn_build::unpack(&options).map_err(failure)
 }
 
+/// True of an address, and of a name behind which something follows.
+fn says_more(image: &Path) -> bool {
+    let parsed = ImageSpec::parse(image.as_os_str());
+    parsed.is_ok_and(|spec| spec.file().is_none_or(|file| file != image && file.exists()))
+}
+
 /// Refuses what cannot be an image.
 fn check_image(image: &Path) -> Outcome {
     let shown = print::escaped(image.as_os_str().as_bytes());
@@ -109,6 +116,11 @@ fn check_image(image: &Path) -> Outcome {
         Ok(_) => {
             let why = "neither a file nor a block device: name an image";
             Err(Failure::new(Status::NoImage, format!("{shown}: {why}")))
+        }
+        Err(_) if says_more(image) => {
+            let why = "a sparse image is made of a whole file or block device: copy the disk into \
+                       a file first, or build it with cairn build --sparse";
+            Err(Failure::usage(format!("{shown}: {why}")))
         }
         Err(error) => {
             let what = plain(&error);

@@ -88,7 +88,7 @@ pub struct Args {
     /// f2fs: a further device of the volume. May be repeated.
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<std::path::PathBuf>,
-    /// The image.
+    /// The image: a file, a block device or an address. What can follow its name: cairn --help.
     image: OsString,
 }
 

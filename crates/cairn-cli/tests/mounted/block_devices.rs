@@ -152,6 +152,21 @@ fn a_loop_device_is_made_where_it_is_asked_for() {
     assert_ne!(String::from_utf8_lossy(&left.stdout).trim(), text(&image), "{source} is left");
 }
 
+/// The kernel lets such a device be opened for writing, and refuses the writes.
+#[test]
+fn a_loop_device_of_what_is_read_only_is_read_only() {
+    let volume = Volume::make(SIZE, &[]);
+    let (image, root) = (volume.image(), volume.root());
+    let device = LoopDevice::attach(&image, true);
+    let mounted = run(CAIRN, &["mount", "-o", "loop", text(device.path()), text(&root)]);
+    let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
+    assert!(mounted.status.success() && said.contains("mounted read-only: "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(fs::read_dir(&root).unwrap().count() > 0);
+    assert_eq!(fs::write(volume.path("new"), "").unwrap_err().raw_os_error(), Some(30));
+    umount(&root);
+}
+
 #[test]
 fn a_killed_daemon_leaves_a_volume_that_recovers() {
     let volume = Volume::make(SIZE, &[]);

@@ -276,6 +276,9 @@ fn an_object_volume_is_mounted_changed_and_unmounted_by_its_address() {
     assert_eq!(run(&["cat", &address, "/file"]).0, 1);
     let now = address.replace("@disk", "@now");
     assert_eq!(cairn(&["cat", &now, "/file"]).len(), 1_000_000);
+    let (status, _, said) = run(&["mount", &now, &point]);
+    assert!(status == 0 && said.contains("mounted read-only: now is a snapshot\n"), "{said}");
+    cairn(&["umount", &point]);
     assert_clean(&volume, &address);
 }
 
@@ -298,6 +301,7 @@ fn a_mount_that_is_taken_over_stops_and_says_why() {
     assert!(told.to_string().contains("another writer has taken over"), "{told}");
     let (_, _, said) = run(&["umount", &point]);
     assert!(said.contains("another writer has taken over"), "{said}");
+    assert!(!said.contains("mount it again"), "it would not have what was lost: {said}");
     let listed = cairn(&["ls", &address]);
     assert!(listed.contains("flushed") && listed.contains("second"), "{listed}");
     assert!(!listed.contains("late"), "{listed}");

@@ -96,7 +96,8 @@ fn what_is_wrong_has_a_status_and_leaves_nothing() {
     assert!(fails(&["build", &image, &at("disk")], 4).contains("qemu-img convert"));
     std::fs::remove_file(at("disk")).unwrap();
     // The name of a partition is not taken for that of a file.
-    assert!(fails(&["build", &format!("{image}#2"), &at("empty/")], 2).contains("cairn mkfs"));
+    let said = fails(&["build", &format!("{image}#2"), &at("empty/")], 2);
+    assert!(said.contains("there is no such disk: `cairn build --partition gpt`"), "{said}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
     // The size that the message names is enough.
     std::fs::write(at("empty/large"), vec![1; 5 << 20]).unwrap();

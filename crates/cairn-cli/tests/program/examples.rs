@@ -28,6 +28,7 @@ const NOT_RUN: &[&str] = &[
     "cairn clone s3://",
     "cairn mkfs --size 100G s3://",
     "cairn mount 's3://",
+    "cairn build -F 'nbd://",
     // The test `mounted` has a terminal for it.
     "cairn top /mnt",
     // These need programs on the image, and the network.

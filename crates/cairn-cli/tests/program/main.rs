@@ -48,6 +48,7 @@ mod tuned;
 mod unfinished_uploads;
 mod unreplayable;
 mod words;
+mod written_over;
 
 use std::path::Path;
 

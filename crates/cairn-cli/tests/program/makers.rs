@@ -74,6 +74,13 @@ fn a_tree_is_put_in_by_d() {
         judge::assert_clean(Path::new(&image));
         assert_eq!(std::fs::metadata(&image).unwrap().len(), 60 << 20);
     }
+    let device = judge::LoopDevice::attach(Path::new(&image), false);
+    let path = device.path().to_str().unwrap();
+    makes("mkfs.ext4", &["-F", "-L", "whole", "-d", &at("target"), path]);
+    assert_eq!(works(&["cat", path, "/file"]), "contents\n");
+    assert!(works(&["info", path]).contains("60.0 MiB"));
+    drop(device);
+    judge::assert_clean(Path::new(&image));
 }
 
 #[test]

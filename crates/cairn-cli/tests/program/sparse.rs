@@ -48,6 +48,9 @@ fn what_is_wrong_has_a_status_and_leaves_nothing() {
     assert!(fails(&["sparse", &at("packed"), &at("out")], 4).contains("cairn unsparse"));
     assert!(fails(&["sparse", "-b", "5", &image, &at("out")], 2).contains("multiple of 4"));
     assert!(fails(&["sparse", &at("none"), &at("out")], 3).contains("no such file"));
+    for more in ["file-store:///srv/pool@disk", &format!("{image}?io=direct")] {
+        assert!(fails(&["sparse", more, &at("out")], 2).contains("copy the disk into a file"));
+    }
     assert!(fails(&["unsparse", &image, &at("out")], 4).contains("no sparse image"));
     assert!(fails(&["unsparse", &at("packed"), &image], 2).contains("--force"));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);

@@ -3,15 +3,20 @@
 //! A file has the chunk, the [`Identity`] of the object that it was read from, and a checksum. What
 //! cannot be read, or has another checksum, is not there: the store has it. Files are removed in
 //! the order in which they were written.
+//!
+//! Files hold blocks of a disk, so only their owner may read them. And a checksum is no seal: what
+//! another user could have written is not believed. The directory belongs to this user or to root,
+//! and so does each file.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
+use cairn_base::host;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::format::data::HEADER;
@@ -29,6 +34,39 @@ const SUFFIX: &str = ".chunk";
 /// Numbers unfinished files of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+/// True of what this user has made, or root.
+fn is_trusted(found: &Metadata) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&found.uid())
+}
+
+/// Refuses a directory that another user could fill.
+fn check(directory: &Metadata) -> io::Result<()> {
+    let refused = |kind, why| Err(io::Error::new(kind, why));
+    if !directory.is_dir() {
+        return refused(io::ErrorKind::NotADirectory, "it is no directory: name one".to_owned());
+    }
+    if !is_trusted(directory) {
+        let why = format!(
+            "it belongs to the user {}, who could change what is read: name a directory of your \
+             own, or one that is not there yet",
+            directory.uid()
+        );
+        return refused(io::ErrorKind::PermissionDenied, why);
+    }
+    Ok(())
+}
+
+/// The bytes of a file of this user.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = host::open_regular(path, File::options().read(true))?;
+    if !is_trusted(&file.metadata()?) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// A directory of chunks.
 pub(crate) struct Directory {
     root: PathBuf,
@@ -44,17 +82,27 @@ struct Kept {
 
 impl Directory {
     /// The chunks in `root`, which is made for its user alone if it is not there, with at most so
-    /// many bytes.
-    pub(crate) fn new(root: PathBuf, budget: u64) -> io::Result<Self> {
+    /// many bytes. Links of other users on the way are not followed ([`cairn_base::host`]).
+    pub(crate) fn new(root: &Path, budget: u64) -> io::Result<Self> {
+        let root = host::behind_links(root)?;
+        if let Ok(found) = fs::symlink_metadata(&root) {
+            check(&found)?;
+        }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
+        check(&fs::symlink_metadata(&root)?)?;
         let mut found = Vec::new();
         for entry in fs::read_dir(&root)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
             let is_chunk = entry.file_name().as_encoded_bytes().ends_with(SUFFIX.as_bytes());
-            if is_chunk && metadata.is_file() {
-                found.push((metadata.modified()?, entry.path(), metadata.len()));
+            if !is_chunk || !metadata.is_file() || !is_trusted(&metadata) {
+                continue;
             }
+            if metadata.mode() & 0o077 != 0 {
+                // Earlier versions made them for everybody. One that stays so is removed in time.
+                let _ = fs::set_permissions(entry.path(), Permissions::from_mode(0o600));
+            }
+            found.push((metadata.modified()?, entry.path(), metadata.len()));
         }
         found.sort();
         let bytes = found.iter().map(|(_, _, bytes)| bytes).sum();
@@ -71,7 +119,7 @@ impl Directory {
 
     /// A chunk, if it is there and whole, and the object that it is of.
     pub(crate) fn get(&self, id: ObjectId, chunk: u64) -> Option<(Bytes, Identity)> {
-        let bytes = Bytes::from(fs::read(self.path(id, chunk)).ok()?);
+        let bytes = Bytes::from(read(&self.path(id, chunk)).ok()?);
         let (whole, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM)?)?;
         let (data, identity) = whole.split_last_chunk()?;
         (checksum(&[whole]).to_le_bytes() == sum).then(|| (bytes.slice(..data.len()), *identity))
@@ -83,8 +131,7 @@ impl Directory {
         let number = NEXT.fetch_add(1, Relaxed);
         let unfinished = self.root.join(format!(".new-{}-{number}", std::process::id()));
         let sum = checksum(&[data, identity]).to_le_bytes();
-        // They are blocks of a disk.
-        let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&unfinished);
+        let made = File::options().write(true).create_new(true).mode(0o600).open(&unfinished);
         let written = made.and_then(|mut file| file.write_all(&[data, identity, &sum].concat()));
         if written.and_then(|()| fs::rename(&unfinished, &path)).is_err() {
             let _ = fs::remove_file(&unfinished);

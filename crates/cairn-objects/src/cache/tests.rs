@@ -1,3 +1,6 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::path::Path;
 use std::time::Duration;
 
 use cairn_base::runtime::threads::Threads;
@@ -86,7 +89,7 @@ fn memory_has_a_bound() {
 #[test]
 fn a_directory_keeps_chunks_until_it_is_full_and_damage_is_not_there() {
     let place = tempfile::tempdir().unwrap();
-    let directory = |budget| Some(Directory::new(place.path().to_owned(), budget).unwrap());
+    let directory = |budget| Some(Directory::new(place.path(), budget).unwrap());
     let (cache, store) = fixture(0, directory(8 * (CHUNK + 68)));
     check(&cache, 0, 0, LENGTH as usize);
     let files = || std::fs::read_dir(place.path()).unwrap().count();
@@ -119,7 +122,7 @@ fn a_directory_has_nothing_of_an_object_of_the_same_name_in_another_pool() {
         let store = Arc::new(MemoryStore::new());
         let stored = Bytes::from(object.clone());
         store.put(&id(0).to_string(), &[stored], Condition::IfAbsent).unwrap();
-        let directory = Directory::new(place.path().into(), 100 << 20).unwrap();
+        let directory = Directory::new(place.path(), 100 << 20).unwrap();
         let requests = Requests::new(store, Threads::new(), Duration::ZERO);
         let cache = Cache::new(requests, 0, Some(directory));
         let mut buf = vec![0; 4096];
@@ -131,6 +134,48 @@ fn a_directory_has_nothing_of_an_object_of_the_same_name_in_another_pool() {
         for pool in [1, 2, 1, 1] {
             read(pool, offset);
         }
+    }
+}
+
+/// Root makes what belongs to others.
+#[test]
+fn nobody_else_reads_or_fills_a_directory() {
+    let place = tempfile::tempdir().unwrap();
+    assert!(rustix::process::geteuid().is_root(), "root makes files of others");
+    let at = place.path().join("cache");
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    let open = |path: &Path| Directory::new(path, 100 << 20);
+    let (cache, store) = fixture(0, Some(open(&at).unwrap()));
+    check(&cache, 0, 0, 100);
+    let chunk = fs::read_dir(&at).unwrap().next().unwrap().unwrap().path();
+    assert_eq!((mode(&at), mode(&chunk)), (0o700, 0o600));
+
+    // A chunk of somebody else is not there, and one that all may read is closed to them.
+    chown(&chunk, Some(1000), None).unwrap();
+    let before = store.counters().gets.get();
+    check(&cache, 0, 0, 100);
+    assert_eq!(store.counters().gets.get(), before + 1);
+    fs::set_permissions(&chunk, Permissions::from_mode(0o644)).unwrap();
+    drop(open(&at).unwrap());
+    assert_eq!(mode(&chunk), 0o600);
+
+    let shared = place.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+    let link = shared.join("link");
+    symlink(&at, &link).unwrap();
+    assert!(open(&link).is_ok(), "a link of one's own");
+    lchown(&link, Some(1000), None).unwrap();
+    chown(&at, Some(1000), None).unwrap();
+    fs::write(shared.join("file"), "").unwrap();
+    for (path, said) in [
+        (link, "a symbolic link of another user"),
+        (shared.join("link/below"), "a symbolic link of another user"),
+        (at, "it belongs to the user 1000"),
+        (shared.join("file"), "it is no directory"),
+    ] {
+        let error = open(&path).err().unwrap().to_string();
+        assert!(error.contains(said), "{}: {error}", path.display());
     }
 }
 

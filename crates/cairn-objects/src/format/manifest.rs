@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::id::{MapId, VOLUMES, hexadecimal};
+use super::map::REGION;
 use super::{Corrupt, Result, SECTOR, VERSION, checksum};
 
 /// Largest disk: 1 PiB. A hole as long as that is a few hundred entries of an index.
@@ -181,6 +182,9 @@ impl Manifest {
         for region in self.map.iter().flat_map(|part| &part.regions) {
             if !regions.insert(region) {
                 return bad(format!("has the region {region} in two map objects"));
+            }
+            if *region >= self.size.div_ceil(REGION * SECTOR) {
+                return bad(format!("has the region {region}, behind the end of the disk"));
             }
         }
         let reversed = |log: &&Replay| log.to.is_some_and(|to| to < log.from);

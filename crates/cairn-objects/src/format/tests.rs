@@ -281,6 +281,7 @@ fn a_manifest_that_no_volume_writes_is_refused() {
         ("a disk of 1000 bytes", (|one: &mut Manifest| one.size = 1000) as fn(&mut Manifest)),
         ("objects of 1 bytes", |one| one.object_size = 1),
         ("region 0 in two", |one| one.map.push(one.map[0].clone())),
+        ("region 4, behind the end", |one| one.map[0].regions = [0, 4].into()),
         ("ends before it begins", |one| one.replay[0].to = Some(1)),
         ("an open log of another", |one| one.replay[0].id = 1),
         ("a later epoch", |one| one.replay[0].epoch = 4),

@@ -7,8 +7,8 @@
 //! with the next record. So a log that something else has cut short, or in which a copy has left
 //! zeros, is told apart from one that a power cut has torn.
 //!
-//! The mark is read again before the next record. If it is not there, somebody else has written to
-//! the file or cut it short: it takes no more records.
+//! The header and the mark are read again before the next record. If they are not there, somebody
+//! else has written to the file or cut it short: it takes no more records.
 
 mod contents;
 mod medium;
@@ -192,11 +192,15 @@ impl Log {
     /// Fails if the file is not what was written: somebody else has written to it, or cut it short.
     fn is_ours(&self) -> std::io::Result<()> {
         let At { header, number, .. } = *self.at.lock();
-        let mut mark = vec![0; BLOCK as usize];
-        let read = self.medium.read(mark_place(header.end, number), &mut mark);
+        let (mut first, mut mark) = (vec![0; BLOCK as usize], vec![0; BLOCK as usize]);
+        let read = self
+            .medium
+            .read(0, &mut first)
+            .and_then(|()| self.medium.read(mark_place(header.end, number), &mut mark));
+        let is_whole = first.starts_with(&header.encode());
         let other = |what| Err(std::io::Error::new(std::io::ErrorKind::InvalidData, what));
         match read {
-            Ok(()) if header.decode_mark(&mark) == Some(number) => Ok(()),
+            Ok(()) if is_whole && header.decode_mark(&mark) == Some(number) => Ok(()),
             Ok(()) => other("somebody else has written to the file"),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => other(CUT_SHORT),
             Err(error) => Err(error),

@@ -1,6 +1,7 @@
 //! [`Counted`]: counts the requests to a store and their bytes.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -125,6 +126,10 @@ impl Store for Counted {
 
     fn is_foreign(&self, name: &str) -> bool {
         self.inner.is_foreign(name)
+    }
+
+    fn holds(&self, path: &Path) -> bool {
+        self.inner.holds(path)
     }
 
     fn is_made(&self) -> Result<bool> {

@@ -13,6 +13,7 @@ mod trouble;
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use bytes::Bytes;
 
@@ -172,6 +173,11 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// True if a path of this host is that of something in the store.
+    fn holds(&self, _path: &Path) -> bool {
+        false
+    }
+
     /// True if somebody has made volumes here, although there may be no object now. Where nothing
     /// but objects tells, this is false.
     ///
@@ -213,6 +219,10 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn is_foreign(&self, name: &str) -> bool {
         (**self).is_foreign(name)
+    }
+
+    fn holds(&self, path: &Path) -> bool {
+        (**self).holds(path)
     }
 
     fn is_made(&self) -> Result<bool> {

@@ -1,6 +1,7 @@
 //! [`Trouble`]: a store whose requests fail, or lose their answers, as a test wishes.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -104,6 +105,10 @@ impl Store for Trouble {
 
     fn is_foreign(&self, name: &str) -> bool {
         self.inner.is_foreign(name)
+    }
+
+    fn holds(&self, path: &Path) -> bool {
+        self.inner.holds(path)
     }
 
     fn is_made(&self) -> Result<bool> {

@@ -12,6 +12,9 @@ use crate::cache::Cache;
 use crate::local_log::Log;
 use crate::requests::Requests;
 
+/// How what a writer is told begins, once another has its volume.
+pub const TAKEN_OVER: &str = "another writer has taken over";
+
 /// An open volume.
 pub(super) struct Core {
     /// Its name in the pool.
@@ -92,9 +95,15 @@ impl Core {
 
     /// Nothing will be written any more: another writer has the volume.
     pub(super) fn fenced(&self) -> Error {
+        let log = self.log.as_ref().map_or(String::new(), |log| {
+            let log = log.name();
+            format!(
+                "; flushes that only the log {log} has are written into a new file by \
+                 ?log={log}&export-log=NEW"
+            )
+        });
         let detail = format!(
-            "another writer has taken over the volume {}: unmount it here, what was not flushed is \
-             lost",
+            "{TAKEN_OVER} the volume {}: unmount it here, what was not flushed is lost{log}",
             self.volume
         );
         let error = Error::new(ErrorKind::InUse, "write", detail);

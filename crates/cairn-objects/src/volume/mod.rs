@@ -34,6 +34,7 @@ use crate::requests::{Created, Requests};
 use crate::store::connect::connect;
 use crate::store::{Counted, Counters, Store};
 
+pub use self::core::TAKEN_OVER;
 pub use crate::local_log::{LogOptions, LogPlace, Medium, MemoryMedium, Refused};
 pub use options::{CreateOptions, Options, TakeOver};
 
@@ -139,6 +140,7 @@ impl ObjectVolume {
     /// # Errors
     /// As [`open`].
     pub fn open_in(store: Arc<dyn Store>, volume: &str, options: &Options) -> Result<Self> {
+        options.check_places(&*store)?;
         let counted = Counted::new(store);
         let counters = counted.counters();
         let runtime = options.runtime.clone();
@@ -156,7 +158,7 @@ impl ObjectVolume {
         let Opened { manifest, tag, map, replayed, adoption } = opened;
         let directory = match &options.cache_directory {
             Some((path, bytes)) => {
-                let kept = Directory::new(path.clone(), *bytes);
+                let kept = Directory::new(path, *bytes);
                 let operation = || format!("open the cache {}", path.display());
                 Some(kept.map_err(|error| Error::from_io(operation(), error))?)
             }

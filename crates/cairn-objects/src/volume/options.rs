@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use cairn_base::runtime::Runtime;
 use cairn_base::runtime::threads::Threads;
+use cairn_block::{Error, ErrorKind, Result};
 
-use crate::local_log::LogOptions;
+use crate::local_log::{LogOptions, LogPlace, Refused};
+use crate::store::Store;
 
 /// How a volume is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,34 @@ pub struct Options {
     /// Threads for requests. Not the runtime of a filesystem on the volume: its threads may all
     /// wait for this device.
     pub runtime: Arc<dyn Runtime>,
+}
+
+impl Options {
+    /// Refuses files of this opening among the objects of its store, which would be taken for some.
+    pub(super) fn check_places(&self, store: &dyn Store) -> Result<()> {
+        let log = self.log.as_ref().and_then(|log| match &log.place {
+            LogPlace::File(path) => Some(path),
+            LogPlace::Medium(_) => None,
+        });
+        let export = self.log.as_ref().and_then(|log| match &log.refused {
+            Refused::Export(path) => Some(path),
+            Refused::Fail | Refused::Discard => None,
+        });
+        let cache = self.cache_directory.as_ref().map(|(path, _)| path);
+        let places = [("log", log), ("export-log", export), ("cache", cache)];
+        let named = places.iter().filter_map(|(what, path)| Some((what, (*path)?)));
+        for (what, path) in named {
+            if store.holds(path) {
+                let detail = format!(
+                    "?{what}={} lies in the pool, where nothing but objects may be: name another \
+                     place",
+                    path.display()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, "open", detail));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Default for Options {

@@ -91,7 +91,7 @@ pub(super) fn made() -> Arc<MemoryStore> {
 }
 
 /// From this request on, nothing reaches the store.
-fn dies(store: &Trouble, at: u64, after: bool) {
+pub(super) fn dies(store: &Trouble, at: u64, after: bool) {
     store.set(move |number, moment, _, _| {
         number > at || (number == at && (moment == Moment::After || !after))
     });

@@ -2,13 +2,13 @@
 //! without it the disk is as it was at one moment. A log that another writer has overtaken is
 //! refused, and both ways out work.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::runtime::{Event, Runtime};
 use cairn_block::ErrorKind;
 use cairn_objects::pool::Copy;
-use cairn_objects::store::{Moment, Trouble};
+use cairn_objects::store::{DirectoryStore, Moment, Trouble};
 use cairn_objects::volume::{LogOptions, LogPlace, MemoryMedium, Refused};
 
 use super::crash::{History, SMALL, made, run, simulated};
@@ -324,7 +324,11 @@ fn a_log_that_somebody_has_removed_is_out_of_use() {
 /// What is behind the cut, or under other bytes, would be lost: it goes to the store.
 #[test]
 fn a_log_that_somebody_cuts_or_writes_over_is_out_of_use() {
-    for (what, said) in [("cut", "has cut the file short"), ("copied", "else has written")] {
+    for (what, said) in [
+        ("cut", "has cut the file short"),
+        ("copied", "else has written"),
+        ("begun", "else has written"),
+    ] {
         let place = tempfile::tempdir().unwrap();
         let (memory, file) = (made(), place.path().join("log"));
         let device = ObjectVolume::open_in(memory.clone(), "main", &in_file(&file)).unwrap();
@@ -336,6 +340,10 @@ fn a_log_that_somebody_cuts_or_writes_over_is_out_of_use() {
         device.flush().unwrap();
         match what {
             "cut" => drop(std::fs::File::create(&file).unwrap()),
+            "begun" => {
+                let opened = std::fs::File::options().write(true).open(&file);
+                opened.unwrap().write_all_at(&[0; 512], 0).unwrap();
+            }
             _ => std::fs::write(&file, &copy).unwrap(),
         }
         for number in 3..=5 {
@@ -350,6 +358,44 @@ fn a_log_that_somebody_cuts_or_writes_over_is_out_of_use() {
         assert!(report.text("log_error").unwrap().contains(said), "{what}: {report:?}");
         device.abandon();
     }
+}
+
+#[test]
+fn a_writer_that_is_taken_over_is_told_what_its_log_has() {
+    let (memory, medium) = (made(), Arc::new(MemoryMedium::default()));
+    let options = with_log(simulated(1), &medium);
+    let device = ObjectVolume::open_in(memory.clone(), "main", &options).unwrap();
+    ObjectVolume::open_in(memory, "main", &simulated(2)).unwrap().close().unwrap();
+    let said = device.checkpoint().unwrap_err().to_string();
+    assert!(said.contains("another writer has taken over"), "{said}");
+    assert!(said.contains("?log=in memory&export-log=NEW"), "{said}");
+}
+
+/// What lies among the objects would be taken for some.
+#[test]
+fn neither_a_log_nor_a_cache_lies_in_the_pool() {
+    let place = tempfile::tempdir().unwrap();
+    let pool = place.path().join("pool");
+    let store = Arc::new(DirectoryStore::new(pool.clone()));
+    create_in(store.clone(), "main", SIZE, &small(), &options()).unwrap();
+    std::os::unix::fs::symlink(&pool, place.path().join("link")).unwrap();
+    let inside = place.path().join("link/volumes/zz");
+    let log = |refused| {
+        let place = LogPlace::File(place.path().join("log"));
+        Some(LogOptions { place, size: 8 << 20, refused })
+    };
+    for refused in [
+        in_file(&inside),
+        Options { log: log(Refused::Export(pool.join("new"))), ..options() },
+        Options { cache_directory: Some((inside.clone(), 1 << 20)), ..options() },
+    ] {
+        let error = ObjectVolume::open_in(store.clone(), "main", &refused).err().unwrap();
+        assert!(error.to_string().contains("lies in the pool"), "{error}");
+    }
+    let beside = Options { log: log(Refused::Fail), ..options() };
+    let cache_directory = Some((place.path().join("pool-cache"), 1 << 20));
+    let beside = Options { cache_directory, ..beside };
+    ObjectVolume::open_in(store, "main", &beside).unwrap().close().unwrap();
 }
 
 /// With 20 ms for each PUT, flushes do not wait for it, and many share one.

@@ -3,10 +3,10 @@
 
 use cairn_block::ErrorKind;
 use cairn_objects::pool::Copy;
-use cairn_objects::store::Condition;
+use cairn_objects::store::{Condition, Trouble};
 use cairn_objects::volume::{MemoryMedium, Refused};
 
-use super::crash::{made, simulated};
+use super::crash::{dies, made, simulated};
 use super::local_log::{flushes, if_refused, with_log};
 use super::older_log::{all_have_ended, polite, write};
 use super::pool::pool;
@@ -76,6 +76,69 @@ fn an_old_manifest_is_refused_and_what_it_lacks_is_taken_in_when_asked_for() {
     let device = ObjectVolume::open_in(memory, "main", &polite(simulated(9))).unwrap();
     assert_eq!(flushes(&device), 5);
     assert!(*device.read_at(8 * 8 * SECTOR, 3 * 512).unwrap() == *data(8, 64, 3));
+}
+
+/// The opening that takes the later objects in dies at each request, before the store has done it
+/// or after, and so does the next one.
+#[test]
+fn nothing_is_lost_wherever_a_take_over_of_an_old_manifest_dies() {
+    let (found, old) = opened_again();
+    put_back(&found, &old);
+    let taken = |seed| Options { take_over: TakeOver::Unseen, ..polite(simulated(seed)) };
+    let opened = |store: &Arc<MemoryStore>, options: &Options| {
+        ObjectVolume::open_in(store.clone(), "main", options)
+    };
+    let mut cuts = 0;
+    for at in 0.. {
+        let mut died = false;
+        for after in [false, true] {
+            let context = format!("request {at}, after it was done: {after}");
+            let memory = Arc::new(found.fork());
+            let dying = |at| {
+                let store = Arc::new(Trouble::new(memory.clone()));
+                dies(&store, at, after);
+                store
+            };
+            let mut flushed = false;
+            if let Ok(device) = ObjectVolume::open_in(dying(at), "main", &taken(8)) {
+                device.write_at(8 * 8 * SECTOR, data(8, 64, 3)).unwrap();
+                flushed = device.flush().is_ok();
+                died |= device.checkpoint().is_err();
+                device.abandon();
+            } else {
+                died = true;
+            }
+            all_have_ended(&memory);
+            if let Ok(device) = ObjectVolume::open_in(dying(at % 14), "main", &taken(9)) {
+                device.abandon();
+            }
+            all_have_ended(&memory);
+            let has_all = |device: &ObjectVolume| {
+                assert_eq!(flushes(device), 5, "{context}");
+                let last = device.read_at(8 * 8 * SECTOR, 3 * 512).unwrap();
+                assert!(!flushed || *last == *data(8, 64, 3), "{context}");
+            };
+            // Who does not ask for it has the old manifest still, or everything.
+            match opened(&Arc::new(memory.fork()), &polite(simulated(10))) {
+                Ok(device) => has_all(&device),
+                Err(error) => assert!(error.to_string().contains("older copy"), "{context}"),
+            }
+            let pool = pool(memory.clone());
+            // It removes nothing that is needed, whether it runs or is refused.
+            let _ = pool.gc();
+            let device = opened(&memory, &taken(11)).unwrap();
+            has_all(&device);
+            device.close().unwrap();
+            pool.gc().unwrap();
+            has_all(&opened(&memory, &polite(simulated(12))).unwrap());
+            cuts += 1;
+        }
+        if !died {
+            break;
+        }
+    }
+    println!("{cuts} cuts");
+    assert!(cuts > 20, "{cuts}");
 }
 
 /// Where a gc has removed what the newest manifest did not need, the old one cannot be continued.

@@ -35,6 +35,7 @@ Examples:
   cairn build --manifest rootfs.mtree --sparse root.simg rootfs/
   cairn build - rootfs/ | gzip >root.img.gz
   cairn build file-store:///srv/pool@root rootfs/
+  cairn build -F 'disk.img#2' rootfs/
   cairn build --partition gpt --part type=esp,file=esp.fat gpt.img rootfs/
   cairn build --partition gpt disk.qcow2 rootfs/
 
@@ -43,7 +44,9 @@ name), an archive (tar or cpio, also compressed with gzip, zstd or xz; - is stan
 container image (an OCI layout, or an archive of docker save), or another image of ext4 or f2fs, \
 as disk.img#2. Later sources are put over earlier ones. Owners, devices and extended attributes \
 come from the sources, and need no privileges. The same sources give the same bytes, the UUID \
-included. OUT has its name when it is whole. docs/build.md has more.
+included. OUT has its name when it is whole. It can also be a block device, an NBD export or a \
+part of a disk (disk.img#2): the volume fills it, unless --size, --free or --read-only says \
+otherwise. docs/build.md has more, and cairn --help what addresses can say.
 
 FIELDS of a partition, with commas between them: type=WORD (esp, root, root-arm64, home, swap, \
 linux..., the UUID of a GPT type, or the digits of an MBR type), size=1G, name=NAME, uuid=UUID, \
@@ -56,9 +59,9 @@ pub struct Args {
     #[arg(short = 't', long = "type", value_name = "TYPE", default_value = "ext4",
         value_parser = parse_format)]
     format: Format,
-    /// Size of the image: auto (what the sources and --free need), min (as small as possible), or
-    /// a number of bytes such as 2G. With --partition, that is the size of the disk, of which the
-    /// root gets what the other partitions leave.
+    /// Size of the image: auto (what the sources and --free need; of a device, all of it), min (as
+    /// small as possible), or a number of bytes such as 2G. With --partition, that is the size of
+    /// the disk, of which the root gets what the other partitions leave.
     #[arg(long, default_value = "auto", value_parser = parse_size)]
     size: Size,
     /// Space to leave free, such as 64M, or 20% of the image.

@@ -11,6 +11,7 @@ mod mke2fs;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use cairn::{Cause, Format, ImageSpec, MkfsOptions, Part};
@@ -113,16 +114,16 @@ fn named(device: OsString) -> ImageSpec {
 fn fill(options: MkfsOptions, tree: OsString, device: &OsStr) -> Outcome {
     let output = PathBuf::from(device);
     let file = std::fs::metadata(&output).ok();
-    if file.as_ref().is_some_and(|file| !file.is_file()) {
-        let device = output.escaped();
-        return Err(Failure::usage(format!(
-            "{device}: -d fills files only: fill a file, and write it to the device with dd"
-        )));
-    }
+    let is_device = file.as_ref().is_some_and(|file| file.file_type().is_block_device());
     let there = file.map(|file| file.len()).filter(|len| *len > 0);
-    let Some(size) = options.size.or(there) else {
-        let name = output.escaped();
-        return Err(Failure::usage(format!("{name}: does not exist: give a size behind it")));
+    let size = match options.size.or(there) {
+        Some(size) => Size::Exact(size),
+        // A device is filled.
+        None if is_device => Size::Auto,
+        None => {
+            let name = output.escaped();
+            return Err(Failure::usage(format!("{name}: does not exist: give a size behind it")));
+        }
     };
     if options.block_size.is_some_and(|size| size != 4096) {
         return Err(Failure::usage("-b: blocks have 4096 bytes with -d: leave it out"));
@@ -137,7 +138,7 @@ fn fill(options: MkfsOptions, tree: OsString, device: &OsStr) -> Outcome {
         output,
         sources: vec![Source { name, platform: None }],
         format: Format::Ext4,
-        size: Size::Exact(size),
+        size,
         free: Free::Bytes(0),
         label: options.label,
         uuid: options.uuid,

@@ -141,20 +141,25 @@ fn open_volume(image: &ImageSpec, asked: &OpenOptions) -> Outcome<(Volume, Optio
             let mut reading = OpenOptions { read_only: true, ..asked.clone() };
             // mount(8) adds `rw` by itself; the last word wins.
             reading.mount_options.push_str(",ro");
-            Ok((cairn::open(image, &reading)?, Some(why.to_owned())))
+            Ok((cairn::open(image, &reading)?, Some(why)))
         }
         Ok(volume) => Ok((volume, None)),
     }
 }
 
 /// Why the host allows no writing, if that is the error.
-fn write_protection(cause: &Cause) -> Option<&'static str> {
+fn write_protection(cause: &Cause) -> Option<String> {
     let Cause::Open(error) = cause else { return None };
-    match error.kind {
-        ErrorKind::ReadOnly => Some("the filesystem that the image lies on is read-only"),
-        ErrorKind::PermissionDenied => Some("you may not write the image: see its permissions"),
-        _ => None,
-    }
+    let why = match error.kind {
+        ErrorKind::ReadOnly if error.source.is_some() => {
+            "the filesystem that the image lies on is read-only"
+        }
+        // A snapshot, a compressed disk, an export: the error says what, and what to do instead.
+        ErrorKind::ReadOnly => error.detail.split(": ").next().unwrap_or_default(),
+        ErrorKind::PermissionDenied => "you may not write the image: see its permissions",
+        _ => return None,
+    };
+    Some(why.to_owned())
 }
 
 fn say_what_begins(fuse: &FuseOptions, mountpoint: &Path, volume: &Volume, words: &str) {
@@ -269,6 +274,10 @@ fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
 /// The message for a volume that could not be closed properly: what happened, and what to do.
 fn end_words(error: &cairn_vfs::Error) -> String {
     match error.stop_reason() {
+        // It says itself what is lost, and what is left of it.
+        Some(reason) if cairn::objects::is_taken_over(reason) => {
+            format!("the volume has stopped: {reason}")
+        }
         Some(reason) => {
             format!(
                 "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is \

@@ -69,7 +69,7 @@ pub struct Args {
     /// Directories, archives, container images and other images; later ones go over earlier ones.
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<OsString>,
-    /// The image.
+    /// The image: a file, a block device or an address. What can follow its name: cairn --help.
     #[arg(value_name = "IMAGE")]
     image: OsString,
 }

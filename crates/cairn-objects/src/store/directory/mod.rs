@@ -24,7 +24,7 @@ use cairn_base::{host, memory, system_error};
 
 use super::memory::{clamp, conflict, missing};
 use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Stranger, Swept, Tag};
-use place::{behind, open, unfollowed};
+use place::{behind, real, unfollowed};
 use walk::{UNFINISHED, Walk};
 
 /// The file whose lock a replacement holds.
@@ -113,7 +113,8 @@ impl DirectoryStore {
     /// write the directory may open it.
     fn lock(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        let lock = open(&self.path(LOCK)?, options.create(true).append(true).mode(0o600))?;
+        let options = options.create(true).append(true).mode(0o600);
+        let lock = host::open_regular(&self.path(LOCK)?, options)?;
         let (found, folder) = (lock.metadata()?, fs::metadata(&self.root)?.mode());
         let [group, others] =
             [0o020, 0o002].map(|writes| if folder & writes != 0 { writes * 3 } else { 0 });
@@ -209,7 +210,7 @@ impl Store for DirectoryStore {
 
     fn get(&self, name: &str) -> Result<Object> {
         let get = || {
-            let mut file = open(&self.path(name)?, File::options().read(true))?;
+            let mut file = host::open_regular(&self.path(name)?, File::options().read(true))?;
             let metadata = file.metadata()?;
             let bytes = read(&mut file, 0..metadata.len())?;
             Ok(Object { bytes, tag: tag(&metadata) })
@@ -219,7 +220,7 @@ impl Store for DirectoryStore {
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
         let open = || {
-            let file = open(&self.path(name)?, File::options().read(true))?;
+            let file = host::open_regular(&self.path(name)?, File::options().read(true))?;
             let size = file.metadata()?.len();
             Ok((file, size))
         };
@@ -254,6 +255,10 @@ impl Store for DirectoryStore {
 
     fn is_foreign(&self, name: &str) -> bool {
         unfollowed(&self.root, name).and_then(|path| host::is_foreign(&path)).unwrap_or(false)
+    }
+
+    fn holds(&self, path: &Path) -> bool {
+        real(path).starts_with(real(&self.root))
     }
 
     fn is_made(&self) -> Result<bool> {

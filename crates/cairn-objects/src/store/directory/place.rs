@@ -1,12 +1,9 @@
-//! Where an object's file is, and opening it.
+//! Where an object's file is.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cairn_base::host;
-use rustix::fs::OFlags;
 
 /// The file of a name below `root`, behind the links that are followed.
 pub(super) fn behind(root: &Path, name: &str) -> io::Result<PathBuf> {
@@ -20,13 +17,11 @@ pub(super) fn unfollowed(root: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(behind(root, folder)?.join(last))
 }
 
-/// Opens a file, and neither a link that has taken its place meanwhile nor a pipe, which would wait
-/// for a writer.
-pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is no regular file")),
-    }
+/// A path without links, as far as it is there.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = |above: &Path| {
+        Some(above.canonicalize().ok()?.join(whole.strip_prefix(above).unwrap_or(Path::new(""))))
+    };
+    whole.ancestors().find_map(there).unwrap_or_else(|| whole.clone())
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use cairn_base::{host, system_error};
 use rustix::io::Errno;
 
-use super::place::open;
 use crate::store::{Listed, Stranger, Swept};
 
 /// Names of unfinished files begin with this; objects' names do not.
@@ -138,7 +137,7 @@ fn sweep_one(path: &Path, name: &str, is_probe: bool, swept: &mut Swept) -> io::
 
 /// Removes a file whose writer has ended. `by_age`: nobody locks it.
 fn remove_abandoned(path: &Path, by_age: bool) -> io::Result<bool> {
-    let file = open(path, File::options().read(true))?;
+    let file = host::open_regular(path, File::options().read(true))?;
     let is_old = || -> io::Result<bool> {
         let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
         Ok(age >= ABANDONED)
