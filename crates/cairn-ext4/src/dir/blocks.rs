@@ -43,6 +43,13 @@ impl DirSettings {
         defect.at(self.ino, block)
     }
 
+    /// The error of a name whose leaf has other hashes.
+    #[must_use]
+    pub(crate) fn misplaced(&self, block: FileBlock, offset: usize, hash: NameHash) -> Corrupt {
+        let what = "hash of a name is not one of its block's";
+        Defect { offset, what, value: u64::from(hash.major) }.at(self.ino, block)
+    }
+
     /// Hashes a name. Fails if the algorithm is unknown.
     ///
     /// # Errors

@@ -140,8 +140,25 @@ fn lookup_indexed(
             None => false,
         };
         if ends || !path.advance(dir, settings)? {
+            if !dir.folded() {
+                check_first(dir, settings, &path)?;
+            }
             return Ok(None);
         }
+    }
+}
+
+/// Checks that the first name of the leaf has one of its hashes. Where a search finds nothing, that
+/// tells of a damaged index, which would let a name be added twice.
+fn check_first(dir: &dyn DirBlocks, settings: &DirSettings, path: &Path) -> Result<()> {
+    let hashes = path.hashes(settings)?;
+    let leaf = load_leaf(dir, settings, path.leaf)?;
+    let mut entries = dir_entry::entries(&leaf.image, &settings.format).flatten();
+    let Some(first) = entries.find(|entry| entry.ino != 0) else { return Ok(()) };
+    let hash = settings.hash(path.info.hash_version, first.name)?;
+    match hashes.contains(&hash.major) {
+        true => Ok(()),
+        false => Err(settings.misplaced(path.leaf, first.offset, hash).into()),
     }
 }
 

@@ -244,23 +244,12 @@ fn offer_block(
         if let Some(listed) = damage.pass(live.map_err(Error::from))?.flatten() {
             let hash = settings.hash(version, listed.0.bytes())?;
             if !hashes.contains(&hash.major) {
-                return Err(misplaced(settings, block, &listed.1, hash).into());
+                return Err(settings.misplaced(block, listed.1.offset, hash).into());
             }
             batch.offer(settings, (version, hash), &listed);
         }
     }
     Ok(())
-}
-
-fn misplaced(
-    settings: &DirSettings,
-    block: FileBlock,
-    entry: &Entry<'_>,
-    hash: NameHash,
-) -> Corrupt {
-    let offset = u32::try_from(entry.offset).unwrap_or(u32::MAX);
-    let what = "hash of a name is not one of its block's";
-    Corrupt::Directory { ino: settings.ino, block, offset, what, value: u64::from(hash.major) }
 }
 
 /// An entry in use, with its name.

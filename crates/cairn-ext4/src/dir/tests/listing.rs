@@ -167,6 +167,11 @@ fn every_name_is_listed_and_the_damage_told_where_hashes_contradict_the_index() 
     .unwrap_err();
     assert!(error.to_string().contains("hash of a name is not one of its block's"), "{error}");
     assert!(names.is_subset(&seen), "{} of {} names", seen.len(), names.len());
+    // A name is found wherever it is. One that is not there cannot be told from one that is lost.
+    for name in &names {
+        assert_eq!(lookup(&dir, name).unwrap().unwrap().ino, Ino(11));
+    }
+    assert!(lookup(&dir, b"none").is_err());
 }
 
 #[test]
