@@ -6,9 +6,10 @@ use cairn_check::{Finding, Place, Value};
 
 use super::dir_blocks::Directory;
 use super::kinds;
+use crate::dir::hash::leaf_hashes;
 use crate::format::dir_entry::Defect;
 use crate::format::features::Incompat;
-use crate::format::htree::{Node, NodeKind, leaf_hashes, root_info};
+use crate::format::htree::{Node, NodeKind, root_info};
 use crate::format::inode::InodeFlags;
 
 /// What the index says of a block.

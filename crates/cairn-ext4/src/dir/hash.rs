@@ -5,6 +5,8 @@
 //! Each algorithm exists twice: the bytes of a name are sign-extended or not, as on the machine
 //! that created the volume. Flags of the superblock tell which.
 
+use std::ops::RangeInclusive;
+
 /// How a volume hashes names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HashSettings {
@@ -23,6 +25,18 @@ pub(crate) struct NameHash {
     pub major: u32,
     /// 0 for the legacy hash.
     pub minor: u32,
+}
+
+/// The hashes of the names in a leaf: `from` is its entry's hash, `next` that of the entry behind
+/// it. If that one continues the same value, the leaf may have it, too.
+#[must_use]
+pub(crate) const fn leaf_hashes(from: u32, next: Option<u32>) -> RangeInclusive<u32> {
+    let to = match next {
+        None => u32::MAX,
+        Some(next) if next & 1 == 1 => next,
+        Some(next) => next.saturating_sub(1),
+    };
+    (from & !1)..=to
 }
 
 /// `EXT4_DX_HASH_LEGACY`.

@@ -9,9 +9,10 @@ use cairn_base::FileBlock;
 use smallvec::{SmallVec, smallvec};
 
 use super::blocks::{DirBlocks, DirSettings, Loaded, load_node};
+use super::hash::leaf_hashes;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::format::htree::{Node, NodeKind, RootInfo, leaf_hashes, root_info};
+use crate::format::htree::{Node, NodeKind, RootInfo, root_info};
 
 /// An index block on the path to a leaf.
 pub(super) struct Frame {

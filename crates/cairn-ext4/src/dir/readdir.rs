@@ -8,8 +8,8 @@
 //!
 //! Names are collected and sorted in batches, so the memory is bounded for directories of any size.
 //!
-//! An invalid entry or block is skipped. Where the index is damaged, or a name is not in the leaf of
-//! its hash, all blocks are read in order, with the same positions. The call returns the first
+//! An invalid entry or block is skipped. Where the index is damaged, or a name is not in the leaf
+//! of its hash, all blocks are read in order, with the same positions. The call returns the first
 //! damage at its end.
 
 use std::collections::BTreeMap;

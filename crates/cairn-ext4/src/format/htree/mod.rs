@@ -6,8 +6,6 @@
 //! continues the value of the leaf before it. Source: "Hash Tree Directories" in the kernel's ext4
 //! documentation.
 
-use std::ops::RangeInclusive;
-
 use cairn_base::checksum::crc32c;
 use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{FileBlock, Ino};
@@ -99,18 +97,6 @@ pub(crate) struct RootInfo {
     pub hash_version: u8,
     /// Levels of nodes between the root and the leaves.
     pub indirect_levels: u8,
-}
-
-/// The hashes of the names in a leaf: `from` is its entry's hash, `next` that of the entry behind
-/// it. If that one continues the same value, the leaf may have it, too.
-#[must_use]
-pub(crate) const fn leaf_hashes(from: u32, next: Option<u32>) -> RangeInclusive<u32> {
-    let to = match next {
-        None => u32::MAX,
-        Some(next) if next & 1 == 1 => next,
-        Some(next) => next.saturating_sub(1),
-    };
-    (from & !1)..=to
 }
 
 /// Reads the root's description of the index. `max_levels` follows from the volume's features.
