@@ -130,8 +130,8 @@ impl Edit<'_> {
         Ok(true)
     }
 
-    /// Is the block of a pointer a node, or does the summary give it to another pointer, which leads
-    /// to it?
+    /// Is the block of a pointer a node, or does the summary give it to another pointer, which
+    /// leads to it?
     fn is_of_other(&self, slot: Slot) -> Result<bool> {
         let scratch = &mut Scratch::default();
         if slots::is_node(&self.context, scratch, slot.addr)? {
