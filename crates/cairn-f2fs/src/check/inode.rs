@@ -8,6 +8,7 @@ use super::claims::Use;
 use super::context::{Context, Scratch, Totals};
 use super::nodes::{self, NodeState};
 use super::owners::{self, Owner};
+use super::slots::has_pointers;
 use super::tree::Tree;
 use super::{attributes, directory, kinds, report, shape, symlink, types};
 use crate::error::Result;
@@ -105,12 +106,6 @@ fn decode(context: &Context, ino: Nid, node: &NodeState, image: &[u8]) -> Option
     }
 }
 
-/// Inline contents and device numbers are in place of pointers.
-pub(super) fn has_pointers(record: &Inode) -> bool {
-    !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
-        && matches!(record.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
-}
-
 /// The fields that decoding accepts, but that cannot be.
 fn check_fields(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     let field = |name, stored: u64, why: &str| {
@@ -143,6 +138,9 @@ fn check_fields(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     if let Some(extra) = record.extra.filter(|extra| !extra.has_possible_crtime()) {
         let seconds = extra.crtime.seconds.cast_unsigned();
         field("i_crtime", seconds, "it is millennia away");
+    }
+    if record.kind == FileKind::Regular && record.size > record.max_size() {
+        field("i_size", record.size, "no file of F2FS is as long");
     }
     check_inline(context, ino, record, image);
 }

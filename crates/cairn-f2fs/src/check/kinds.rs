@@ -150,16 +150,18 @@ cairn_check::kinds! {
         "The second pointer is cleared.";
     /// A block has two owners.
     BLOCK_SHARED = "f2fs.block.shared", Losing,
-        "Two pointers lead to the same block, so a write to one file changes another.",
-        "The second owner gets a copy of the block; if the summary gives it to the other one, the \
-            pointer is cleared.";
+        "Two pointers lead to the same block, so a write to one file changes another, or a pointer \
+            to data leads to a node.",
+        "The pointer is cleared if the block is a node, or if its summary names the other pointer; \
+            else the second owner gets a copy.";
     /// A data pointer is impossible.
     BLOCK_ADDRESS = "f2fs.block.address", Losing,
         "A data pointer leads out of the main area.",
         "The pointer is cleared: that block of the file becomes a hole.";
     /// A pointer to a block in use is damaged.
     BLOCK_UNLINKED = "f2fs.block.unlinked", Accounting,
-        "A block is in use, and its summary names a pointer that leads elsewhere.",
+        "A block is in use, and its summary names a pointer that leads elsewhere; or the summaries \
+            of two blocks name each other's pointers.",
         "The pointer is set to the block.";
     /// A data pointer leads to a free block.
     BLOCK_FREE = "f2fs.block.free", Losing,

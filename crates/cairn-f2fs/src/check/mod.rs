@@ -7,7 +7,8 @@
 //! 3. Two threads go through the inodes in the order of the NAT (`walk`): each inode's block,
 //!    form (`shape`), type (`types`), fields (`inode`), nodes and pointers (`tree`), targets
 //!    (`symlink`), attributes, and entries (`directory`).
-//!    Each block is claimed once (`claims`) and must have its owner's summary (`owners`).
+//!    Each block is claimed once (`claims`) and must have its owner's summary (`owners`); which
+//!    pointers that names, and what is a node, tell `slots`.
 //! 4. Types of inodes against their names (`types`); links and the ways to the root (`links`);
 //!    nodes that are counted, and missing (`missing`); then the SIT, the logs and the counts of the
 //!    checkpoint against the blocks in use (`segments`), blocks that lost their pointers
@@ -57,6 +58,7 @@ mod replay;
 mod report;
 mod segments;
 mod shape;
+mod slots;
 mod superblocks;
 mod symlink;
 mod tree;

@@ -7,8 +7,8 @@ use cairn_base::units::as_index;
 use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
-use super::inode::has_pointers;
 use super::nodes::NodeState;
+use super::slots::has_pointers;
 use crate::error::Result;
 use crate::form::names::Names;
 use crate::format::Inode;

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering::Relaxed};
 
 use cairn_base::memory::NoMemory;
-use cairn_check::Sparse;
+use cairn_check::{BlockSet, Sparse};
 use cairn_vfs::FileKind;
 
 use crate::format::NatEntry;
@@ -148,7 +148,12 @@ fn kind_of(bits: u16) -> Option<FileKind> {
 }
 
 /// All nids.
-pub(super) struct Nodes(Sparse<NodeState>);
+pub(super) struct Nodes {
+    by_nid: Sparse<NodeState>,
+    /// The blocks of the main area to which the NAT leads.
+    blocks: BlockSet,
+    main: u32,
+}
 
 impl Nodes {
     /// No node.
@@ -156,21 +161,34 @@ impl Nodes {
     /// # Errors
     /// There is no memory for the table.
     pub(super) fn new(layout: &Layout) -> Result<Self, NoMemory> {
-        Ok(Self(Sparse::new(layout.max_nid().into())?))
+        Ok(Self {
+            by_nid: Sparse::new(layout.max_nid().into())?,
+            blocks: BlockSet::new(layout.main_blocks())?,
+            main: layout.main,
+        })
     }
 
     /// Adds an entry of the NAT that is in use.
     pub(super) fn add(&self, nid: Nid, entry: NatEntry) {
-        if let Some(node) = self.0.at(nid.get().into()) {
+        if let Some(node) = self.by_nid.at(nid.get().into()) {
             node.ino.store(entry.ino.get(), Relaxed);
             node.version.store(entry.version, Relaxed);
             node.addr.store(entry.block_addr.get(), Relaxed);
+        }
+        if let Some(block) = entry.block_addr.get().checked_sub(self.main) {
+            self.blocks.insert(block.into());
         }
     }
 
     /// A node that exists.
     pub(super) fn get(&self, nid: Nid) -> Option<&NodeState> {
-        self.0.get(nid.get().into()).filter(|node| node.addr() != BlockAddr::NULL)
+        self.by_nid.get(nid.get().into()).filter(|node| node.addr() != BlockAddr::NULL)
+    }
+
+    /// Does the NAT lead to a block?
+    pub(super) fn has_block(&self, addr: BlockAddr) -> bool {
+        let block = addr.get().checked_sub(self.main);
+        block.is_some_and(|block| self.blocks.contains(block.into()))
     }
 
     /// An inode that exists.
@@ -180,7 +198,7 @@ impl Nodes {
 
     /// All nodes that exist.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Nid, &NodeState)> {
-        let exist = self.0.iter().filter(|(_, node)| node.addr() != BlockAddr::NULL);
+        let exist = self.by_nid.iter().filter(|(_, node)| node.addr() != BlockAddr::NULL);
         exist.filter_map(|(nid, node)| Some((Nid(u32::try_from(nid).ok()?), node)))
     }
 }

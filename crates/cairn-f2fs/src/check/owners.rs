@@ -4,9 +4,9 @@ use cairn_check::{Finding, Place};
 
 use super::claims::Use;
 use super::context::{Context, Scratch};
-use super::kinds;
+use super::{kinds, slots};
 use crate::error::Result;
-use crate::format::units::{BlockAddr, SegNo};
+use crate::format::units::{BlockAddr, Nid, SegNo};
 use crate::format::{Features, Log, Summary, bits};
 
 /// Who uses a block, and where that is said.
@@ -19,7 +19,7 @@ pub(super) struct Owner {
 }
 
 /// Claims a block of the main area for its owner, and checks what the summary says. False if the
-/// block has another owner, too.
+/// block is another's.
 ///
 /// # Errors
 /// The device's.
@@ -29,30 +29,54 @@ pub(super) fn claim(
     addr: BlockAddr,
     owner: &Owner,
 ) -> Result<bool> {
-    let first = context.claims.claim(&context.layout, addr, owner.what);
-    if first {
-        check_summary(context, scratch, addr, owner)?;
-    } else {
+    // A volume that is never cleaned has no summaries.
+    let place = context.layout.segment_of(addr);
+    let place = place.filter(|_| !context.layout.features.contains(Features::RO));
+    let stated = match place {
+        Some(place) => Some((place, stated(context, scratch, place)?)),
+        None => None,
+    };
+    let known = stated.as_ref().map(|(_, stated)| stated);
+    let first = !is_of_other(context, scratch, (addr, known), owner)?
+        && context.claims.claim(&context.layout, addr, owner.what);
+    if !first {
         let place = owner.place.clone().at_block(addr.get());
         context.add(Finding::new(&kinds::BLOCK_SHARED, place));
+    } else if let Some((place, stated)) = stated {
+        check_summary(context, scratch, (addr, place, stated), owner)?;
     }
     Ok(first)
+}
+
+/// Does a data pointer lead to a node, or to a block that the summary gives to another pointer,
+/// which leads to it?
+fn is_of_other(
+    context: &Context,
+    scratch: &mut Scratch,
+    (addr, stated): (BlockAddr, Option<&Stated>),
+    owner: &Owner,
+) -> Result<bool> {
+    if owner.what != Use::Data {
+        return Ok(false);
+    }
+    if slots::is_node(context, scratch, addr)? {
+        return Ok(true);
+    }
+    let Some(Stated::Owner(false, Some(named))) = stated else { return Ok(false) };
+    if *named == owner.summary {
+        return Ok(false);
+    }
+    let named = slots::named(context, scratch, *named)?;
+    Ok(named.is_some_and(|named| named.pointer == addr))
 }
 
 fn check_summary(
     context: &Context,
     scratch: &mut Scratch,
-    addr: BlockAddr,
+    (addr, (segno, offset), stated): (BlockAddr, (SegNo, u16), Stated),
     owner: &Owner,
 ) -> Result<()> {
-    let layout = &context.layout;
-    // A volume that is never cleaned has no summaries.
-    let Some((segno, offset)) =
-        layout.segment_of(addr).filter(|_| !layout.features.contains(Features::RO))
-    else {
-        return Ok(());
-    };
-    let (is_node, entry) = match stated(context, scratch, (segno, offset))? {
+    let (is_node, entry) = match stated {
         Stated::Unknown => {
             note(context, addr, owner);
             return Ok(());
@@ -81,15 +105,45 @@ fn check_summary(
         Use::Node => entry.nid == owner.summary.nid,
         Use::Data => entry == owner.summary,
     };
-    if !right {
-        note(context, addr, owner);
-        context.add(
-            Finding::new(&kinds::SUMMARY_OWNER, place())
-                .stored(&*text(entry))
-                .computed(&*text(owner.summary)),
-        );
+    if right {
+        return Ok(());
     }
+    if owner.what == Use::Data
+        && let Some(ino) = exchanged(context, scratch, (addr, entry), owner)?
+    {
+        context.add(unlinked(addr, entry, ino));
+        return Ok(());
+    }
+    note(context, addr, owner);
+    context.add(
+        Finding::new(&kinds::SUMMARY_OWNER, place())
+            .stored(&*text(entry))
+            .computed(&*text(owner.summary)),
+    );
     Ok(())
+}
+
+/// The inode whose pointer was exchanged with this one: the summaries of the two blocks name each
+/// other's pointers.
+fn exchanged(
+    context: &Context,
+    scratch: &mut Scratch,
+    (addr, entry): (BlockAddr, Summary),
+    owner: &Owner,
+) -> Result<Option<Nid>> {
+    let Some(named) = slots::named(context, scratch, entry)? else { return Ok(None) };
+    if named.pointer == addr || !context.layout.in_main(named.pointer) {
+        return Ok(None);
+    }
+    let other = stored(context, scratch, named.pointer)?;
+    Ok((other == Some((false, owner.summary))).then_some(named.ino))
+}
+
+/// A block that another pointer should lead to.
+pub(super) fn unlinked(addr: BlockAddr, named: Summary, ino: Nid) -> Finding {
+    let Summary { nid, ofs_in_node, .. } = named;
+    let place = Place::node(nid.get()).of_inode(ino.get()).at_block(addr.get());
+    Finding::new(&kinds::BLOCK_UNLINKED, place).stored(&*format!("pointer {ofs_in_node}"))
 }
 
 /// Does the SIT call the block free?

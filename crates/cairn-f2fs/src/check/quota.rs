@@ -14,7 +14,7 @@ use cairn_vfs::FileKind;
 use super::context::{Context, Scratch};
 use super::quota_walk::Contents;
 use super::volume::is_no_quota;
-use super::{inode, kinds, nodes};
+use super::{kinds, nodes, slots};
 use crate::blocks;
 use crate::error::Result;
 use crate::format::units::{BLOCK_SIZE, BlockAddr, Nid};
@@ -129,7 +129,7 @@ fn search(context: &Context, scratch: &mut Scratch, kind: OwnerKind) -> Result<O
 /// Is it a sound file of quota of these owners? One that is so large that it has nodes is not read.
 fn is_file_of(context: &Context, scratch: &mut Scratch, kind: OwnerKind, ino: Nid) -> Result<bool> {
     let Some((record, image)) = record(context, scratch, ino)? else { return Ok(false) };
-    if record.kind != FileKind::Regular || !inode::has_pointers(&record) {
+    if record.kind != FileKind::Regular || !slots::has_pointers(&record) {
         return Ok(false);
     }
     let blocks = (0_u64..).zip(record.data_pointers(&image));

@@ -9,12 +9,13 @@ use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
 use super::nodes::{DAMAGED, NodeState, VISITED};
+use super::slots::{self, Named};
 use super::{kinds, owners};
 use crate::error::Result;
 use crate::format::inode::Advise;
 use crate::format::summary::ENTRIES;
 use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid, SegNo};
-use crate::format::{Inode, NodeFooter, SitEntry, Summary, bits, node};
+use crate::format::{Inode, NodeFooter, SitEntry, Summary, bits};
 
 /// Most blocks that are asked.
 const MOST: usize = 1 << 16;
@@ -63,11 +64,9 @@ impl Left {
             return Ok(());
         }
         for addr in self.0 {
-            if let Some(Summary { nid, ofs_in_node, .. }) = pointer_to(context, scratch, addr)? {
-                let ino = context.nodes.get(nid).map_or(nid, |node| node.ino());
-                let place = Place::node(nid.get()).of_inode(ino.get()).at_block(addr.get());
-                let finding = Finding::new(&kinds::BLOCK_UNLINKED, place);
-                context.add(finding.stored(&*format!("pointer {ofs_in_node}")));
+            if let Some(owner) = pointer_to(context, scratch, addr)? {
+                let ino = context.nodes.get(owner.nid).map_or(owner.nid, NodeState::ino);
+                context.add(owners::unlinked(addr, owner, ino));
             }
         }
         Ok(())
@@ -119,18 +118,19 @@ pub(super) fn pointer_to(
     let inode = context.nodes.inode(holder.ino());
     // What a node holds that was not come to is not the volume's.
     let is_seen = holder.is(VISITED) && inode.is_some_and(|inode| !inode.is(DAMAGED));
-    if holder.version() != owner.version || !is_seen {
+    if !is_seen {
         return Ok(None);
     }
-    let blocks = context.read(scratch, &[holder.addr()])?;
-    let found = blocks
-        .iter()
-        .next()
-        .and_then(|image| Some((pointer(context, image, owner)?, NodeFooter::read(image).offset)));
-    scratch.recycle(blocks);
-    let Some((pointer, offset)) = found.filter(|(pointer, _)| *pointer != addr) else {
+    let found = slots::named(context, scratch, owner)?;
+    let Some(Named { pointer, offset, .. }) = found.filter(|found| found.pointer != addr) else {
         return Ok(None);
     };
+    // A node, or an old version of one, in a segment whose summary calls it data.
+    let is_node = slots::footer(context, scratch, addr)?
+        .is_some_and(|footer| footer.nid == owner.nid || context.nodes.has_block(addr));
+    if is_node {
+        return Ok(None);
+    }
     if pointer == BlockAddr::NULL
         && is_cut_off(context, scratch, (holder.ino(), offset, owner.ofs_in_node))?
     {
@@ -159,25 +159,4 @@ fn is_cut_off(
     let block = first.saturating_add(slot.into());
     let has_end = record.kind == FileKind::Regular && !record.advise.contains(Advise::KEEP_SIZE);
     Ok(has_end && block >= record.size.div_ceil(BLOCK_BYTES))
-}
-
-/// The pointer of a node that a summary names. None if there is no such pointer, or if it may be
-/// the mark of a cluster.
-fn pointer(context: &Context, image: &[u8], owner: Summary) -> Option<BlockAddr> {
-    let footer = NodeFooter::read(image);
-    let slot = owner.ofs_in_node;
-    let pointer = match footer.is_inode() {
-        true => {
-            let record = Inode::decode(image, footer.nid, context.layout.features).ok()?;
-            let is_start = |blocks: u32| u32::from(slot).checked_rem(blocks) == Some(0);
-            let is_one = super::inode::has_pointers(&record)
-                && !record.cluster_blocks().is_some_and(is_start)
-                && u32::from(slot) < record.address_slots();
-            is_one.then(|| record.data_pointer(image, slot.into()))?
-        }
-        false => {
-            (usize::from(slot) < node::POINTERS).then(|| node::data_pointer(image, slot.into()))?
-        }
-    };
-    (pointer != BlockAddr::COMPRESS).then_some(pointer)
 }

@@ -170,3 +170,49 @@ fn a_flag_for_checksums_that_clusters_do_not_have_is_cleared() {
     }
     packed.judge(&injection);
 }
+
+#[test]
+fn the_first_pointer_of_a_cluster_that_is_not_packed_is_set_again() {
+    let packed = Packed::new();
+    let inode = packed.target.read(packed.target.inode_of(packed.ino));
+    let free = packed.target.free_blocks()[0].0;
+    for (slot, value) in
+        [(4, 0), (4, NEW), (5, 0), (4, free), (4, pointer(&inode, 9)), (6, pointer(&inode, 4))]
+    {
+        let what = format!("pointer {slot}: {value:#x}");
+        let injection = packed.change(&what, &|bytes| set_pointer(bytes, slot, value));
+        for scope in [Scope::Accounting, Scope::All] {
+            let device: Arc<dyn BlockDevice> = Arc::new(damaged(&packed.target, &injection));
+            let mended = plan(&device, scope).unwrap();
+            if scope == Scope::Accounting && mended.after.count() > 0 {
+                // What leads to another's block, or to a free one, is no accounting.
+                assert!(value != 0 && value != NEW && mended.changes.is_empty(), "{what}");
+                continue;
+            }
+            assert!(!mended.is_refused && mended.after.count() == 0, "{what}");
+            assert_eq!(mended.steps.losing().count(), 0, "{what}: {:?}", mended.steps.kept());
+            apply(&mended, &device);
+            assert!(View::of(&device).found[PATH].bytes == packed.contents, "{what}");
+        }
+    }
+}
+
+/// What is packed ends behind the blocks of its cluster.
+#[test]
+fn an_impossible_size_of_a_compressed_file_costs_no_cluster() {
+    let packed = Packed::new();
+    for size in [0xd6a3_5711_cefc_0a34_u64, 1 << 50] {
+        let what = format!("size {size:#x}");
+        let injection = packed.change(&what, &|bytes| {
+            bytes[SIZE_AT..SIZE_AT + 8].copy_from_slice(&size.to_le_bytes());
+        });
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&packed.target, &injection));
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(found.contains("f2fs.inode.field"), "{what}:\n{found}");
+        let all = plan(&device, Scope::All).unwrap();
+        let listed = all.steps.losing().filter_map(|step| step.loss.as_ref());
+        assert_eq!(listed.filter(|loss| *loss.path == *PATH).count(), 1, "{what}");
+        apply(&all, &device);
+        assert!(View::of(&device).found[PATH].bytes == packed.contents, "{what}");
+    }
+}

@@ -18,6 +18,7 @@ mod names;
 mod nodes;
 mod numbers;
 mod places;
+mod pointers;
 mod quota;
 mod readers;
 mod reads;

@@ -7,6 +7,7 @@ use cairn_check::{Finding, Value};
 use super::edit::Edit;
 use crate::compress;
 use crate::error::Result;
+use crate::format::Inode;
 use crate::format::units::{BlockAddr, Nid};
 
 impl Edit<'_> {
@@ -44,6 +45,16 @@ impl Edit<'_> {
             self.mended(finding);
         }
         Ok(done)
+    }
+
+    /// The end of a file whose last block this is. What is packed in a cluster ends behind its
+    /// blocks.
+    pub(super) fn end_behind(&self, ino: Nid, record: &Inode, last: u64) -> Result<u64> {
+        let end = last.saturating_add(1);
+        let Some(blocks) = record.cluster_blocks().map(u64::from) else { return Ok(end) };
+        let start = last.saturating_sub(last.checked_rem(blocks).unwrap_or(0));
+        let first = self.slot(ino, start)?.map(|slot| slot.addr);
+        Ok(if first == Some(BlockAddr::COMPRESS) { start.saturating_add(blocks) } else { end })
     }
 
     /// Clears a mark in the wrong place, or a whole cluster without data.

@@ -168,6 +168,9 @@ impl Edit<'_> {
         if field == Some("i_advise") && self.layout.features.contains(Features::ENCRYPT) {
             return Ok(Some("its contents, if they are encrypted: what names the key is gone"));
         }
+        if field == Some("i_size") {
+            return Ok(Some("where it ended: it ends with the last block that it has"));
+        }
         let Some((record, image)) = self.inode(ino)? else { return Ok(None) };
         let contents = (InlineFlags::DATA | InlineFlags::DENTRY).bits();
         let before = old.get(INLINE_AT).copied().unwrap_or(0) & contents;
@@ -295,7 +298,8 @@ impl Edit<'_> {
             }
             false => {
                 let last = self.data_blocks(ino)?.into_iter().map(|(block, _)| block).max();
-                last.map_or(0, |block| block.saturating_add(1)).saturating_mul(BLOCK_BYTES)
+                let end = last.map(|last| self.end_behind(ino, &record, last)).transpose()?;
+                end.unwrap_or(0).saturating_mul(BLOCK_BYTES)
             }
         };
         self.change(ino, |record| record.size = size)?;

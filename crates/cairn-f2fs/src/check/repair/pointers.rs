@@ -7,7 +7,7 @@ use cairn_check::Finding;
 
 use super::super::claims::Use;
 use super::super::context::Scratch;
-use super::super::inode::has_pointers;
+use super::super::slots::{self, has_pointers};
 use super::super::{kinds, owners, unlinked};
 use super::edit::{Child, Edit, Slot, ino_of, nid_of};
 use crate::error::{Error, Result};
@@ -130,25 +130,20 @@ impl Edit<'_> {
         Ok(true)
     }
 
-    /// Does the summary give the block of a pointer to another pointer, which leads to it?
+    /// Is the block of a pointer a node, or does the summary give it to another pointer, which
+    /// leads to it?
     fn is_of_other(&self, slot: Slot) -> Result<bool> {
-        let owner = owners::stored(&self.context, &mut Scratch::default(), slot.addr)?;
+        let scratch = &mut Scratch::default();
+        if slots::is_node(&self.context, scratch, slot.addr)? {
+            return Ok(true);
+        }
+        let owner = owners::stored(&self.context, scratch, slot.addr)?;
         let Some((false, owner)) = owner else { return Ok(false) };
         if (owner.nid, owner.ofs_in_node) == (slot.holder, slot.slot) {
             return Ok(false);
         }
         let Some((_, image)) = self.node(owner.nid)? else { return Ok(false) };
-        let within = usize::from(owner.ofs_in_node);
-        Ok(match NodeFooter::read(&image).is_inode() {
-            true => {
-                let record = Inode::decode(&image, owner.nid, self.layout.features).ok();
-                record.is_some_and(|record| {
-                    has_pointers(&record)
-                        && record.data_pointers(&image).nth(within) == Some(slot.addr)
-                })
-            }
-            false => node::data_pointers(&image).nth(within) == Some(slot.addr),
-        })
+        Ok(slots::pointer(self.layout.features, &image, owner) == Some(slot.addr))
     }
 
     /// Leaves the summaries of blocks as they are to which a wrong pointer may lead, and free what

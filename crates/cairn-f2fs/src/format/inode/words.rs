@@ -15,7 +15,7 @@ use super::{ExtraAttr, FileFlags, InlineFlags, Inode};
 use crate::format::block;
 use crate::format::node::FANOUT;
 use crate::format::path::TreeShape;
-use crate::format::units::BlockAddr;
+use crate::format::units::{BLOCK_BYTES, BlockAddr};
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u32>();
@@ -56,6 +56,13 @@ impl Inode {
     #[must_use]
     pub fn shape(&self) -> TreeShape {
         TreeShape { inode_slots: self.address_slots(), node_slots: self.whole_clusters(FANOUT) }
+    }
+
+    /// Bytes that a file can have, whatever its clusters are.
+    #[must_use]
+    pub(crate) fn max_size(&self) -> u64 {
+        let shape = TreeShape { inode_slots: self.free_words(), node_slots: FANOUT };
+        shape.max_blocks().saturating_mul(BLOCK_BYTES)
     }
 
     /// How many of the pointers are used: whole clusters if the file is compressed.

@@ -1,0 +1,101 @@
+//! What a summary names: a data pointer, as it is in its node; and which blocks are nodes.
+
+use cairn_vfs::FileKind;
+
+use super::context::{Context, Scratch};
+use crate::error::Result;
+use crate::format::inode::InlineFlags;
+use crate::format::node;
+use crate::format::path::NodeKind;
+use crate::format::units::{BlockAddr, Nid};
+use crate::format::{Features, Inode, NodeFooter, Summary};
+
+/// A data pointer that a summary names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    pub(super) pointer: BlockAddr,
+    /// The inode that the NAT gives the node with the pointer to.
+    pub(super) ino: Nid,
+    /// The node's offset in the tree.
+    pub(super) offset: u32,
+}
+
+/// The pointer that a summary names. None if there is no such pointer, or if it is the mark of a
+/// cluster.
+///
+/// # Errors
+/// The device's.
+pub(super) fn named(
+    context: &Context,
+    scratch: &mut Scratch,
+    owner: Summary,
+) -> Result<Option<Named>> {
+    let holder = context.nodes.get(owner.nid);
+    let Some(holder) = holder.filter(|holder| holder.version() == owner.version) else {
+        return Ok(None);
+    };
+    let blocks = context.read(scratch, &[holder.addr()])?;
+    let found = blocks.iter().next().and_then(|image| {
+        let pointer = pointer(context.layout.features, image, owner)?;
+        let offset = NodeFooter::read(image).offset;
+        Some(Named { pointer, ino: holder.ino(), offset })
+    });
+    scratch.recycle(blocks);
+    Ok(found)
+}
+
+/// As [`named`], in the block of the node.
+pub(super) fn pointer(features: Features, image: &[u8], owner: Summary) -> Option<BlockAddr> {
+    let footer = NodeFooter::read(image);
+    if footer.nid != owner.nid {
+        return None;
+    }
+    let slot = usize::from(owner.ofs_in_node);
+    let pointer = match NodeKind::at(footer.offset)? {
+        NodeKind::Inode => {
+            let record = Inode::decode(image, footer.nid, features).ok()?;
+            has_pointers(&record).then(|| record.data_pointers(image).nth(slot))??
+        }
+        NodeKind::Direct => (slot < node::POINTERS).then(|| node::data_pointer(image, slot))?,
+        // What is there are nids, or attributes.
+        NodeKind::Indirect | NodeKind::DoubleIndirect | NodeKind::Xattr => return None,
+    };
+    (pointer != BlockAddr::COMPRESS).then_some(pointer)
+}
+
+/// Inline contents and device numbers are in place of pointers.
+pub(super) fn has_pointers(record: &Inode) -> bool {
+    !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
+        && matches!(record.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
+}
+
+/// Is the block a node, as the NAT and its footer say?
+///
+/// # Errors
+/// The device's.
+pub(super) fn is_node(context: &Context, scratch: &mut Scratch, addr: BlockAddr) -> Result<bool> {
+    if !context.nodes.has_block(addr) {
+        return Ok(false);
+    }
+    let footer = footer(context, scratch, addr)?;
+    let node = footer.and_then(|footer| context.nodes.get(footer.nid));
+    Ok(node.is_some_and(|node| node.addr() == addr))
+}
+
+/// The footer of a block that is a node, or was one. Other blocks rarely look like one.
+///
+/// # Errors
+/// The device's.
+pub(super) fn footer(
+    context: &Context,
+    scratch: &mut Scratch,
+    addr: BlockAddr,
+) -> Result<Option<NodeFooter>> {
+    let blocks = context.read(scratch, &[addr])?;
+    let footer = blocks.iter().next().map(NodeFooter::read);
+    scratch.recycle(blocks);
+    Ok(footer.filter(|footer| {
+        let node = context.nodes.get(footer.nid);
+        footer.is_possible(&context.layout) && node.is_some_and(|node| node.ino() == footer.ino)
+    }))
+}

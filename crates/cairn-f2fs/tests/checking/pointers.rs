@@ -1,0 +1,134 @@
+//! Data pointers that lead to a node, to a block of another file, or to the block of another
+//! pointer: summaries, the NAT and footers say whose each block is.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_f2fs::format::inode;
+use cairn_vfs::{FileSystem, IoFlags};
+
+use crate::inject::Injection;
+use crate::listed::{set, word};
+use crate::readers::View;
+use crate::repair::{apply, damaged, plan};
+use crate::stale::place_of;
+use crate::types::{Judge, planted};
+use crate::volume::open;
+use crate::{check, lines};
+
+const POINTERS_AT: usize = 360;
+const NIDS_AT: usize = 4052;
+const XATTR_NID_AT: usize = 76;
+/// Files, of which the first one is walked before the others, and pointers that are 0.
+const EMPTY: [(&str, usize); 2] = [("pointers", 40), ("hole", 2)];
+
+/// A planted volume in which all blocks of a file differ.
+struct Volume {
+    device: Arc<MemoryDevice>,
+    judge: Judge,
+}
+
+impl Volume {
+    fn new() -> Self {
+        let device = Arc::new(planted(&[]).fork());
+        let fs = open(device.clone(), "");
+        let file = fs.lookup(fs.root(), b"pointers").unwrap().ino;
+        let contents: Vec<u8> = (0..50_000).map(|at| (at / 4096) as u8 | 0x40).collect();
+        fs.write(file, 0, &contents, IoFlags::empty()).unwrap();
+        fs.unmount().unwrap();
+        let judge = Judge::of(&device);
+        Self { device, judge }
+    }
+
+    fn inode(&self, name: &str) -> (u64, Vec<u8>) {
+        let fs = open(Arc::new(self.device.fork()), "");
+        let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino.get();
+        let at = place_of(&self.device, ino as u32);
+        (at, self.judge.target.read(at))
+    }
+
+    fn pointer(&self, (name, slot): (&str, usize)) -> u32 {
+        word(&self.inode(name).1, POINTERS_AT + 4 * slot)
+    }
+
+    /// Pointers of inodes get other values.
+    fn set(&self, what: &str, pointers: &[((&str, usize), u32)]) -> Injection {
+        let mut blocks: Vec<(u64, Vec<u8>)> = Vec::new();
+        for ((name, slot), value) in pointers {
+            let (at, bytes) = self.inode(name);
+            if !blocks.iter().any(|(known, _)| *known == at) {
+                blocks.push((at, bytes));
+            }
+            let (_, bytes) = blocks.iter_mut().find(|(known, _)| *known == at).unwrap();
+            set(bytes, POINTERS_AT + 4 * slot, *value);
+            inode::seal(bytes, self.judge.target.layout());
+        }
+        Injection { what: what.into(), blocks }
+    }
+
+    /// Only the pointer goes, and is listed.
+    fn is_cut(&self, empty: (&str, usize), to: u32, what: &str) {
+        let what = format!("{empty:?} leads to {what}");
+        let injection = self.set(&what, &[(empty, to)]);
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&self.judge.target, &injection));
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(found.contains("f2fs.block.shared"), "{what}:\n{found}");
+        assert!(plan(&device, Scope::Accounting).unwrap().changes.is_empty(), "{what}");
+        let (tree, lost) = self.judge.repair(&injection, Scope::All);
+        assert!(tree.unwrap() == self.judge.sound, "{what}");
+        assert_eq!(lost, [[b"/", empty.0.as_bytes()].concat()], "{what}");
+        if what.contains("attributes") {
+            apply(&plan(&device, Scope::All).unwrap(), &device);
+            let sound = View::of(&(Arc::new(self.device.fork()) as _));
+            assert_eq!(View::of(&device).wrong(&sound), [""; 0], "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_hole_that_leads_to_a_block_of_another_file_is_cut() {
+    let volume = Volume::new();
+    for empty in EMPTY {
+        for owned in [("pointers", 3), ("hole", 6), ("large", 0), ("nodes", 5)] {
+            if owned.0 != empty.0 {
+                volume.is_cut(empty, volume.pointer(owned), &format!("{owned:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hole_that_leads_to_a_node_is_cut() {
+    let volume = Volume::new();
+    let nodes = [("more attributes", XATTR_NID_AT), ("nodes", NIDS_AT), ("long hole", NIDS_AT)];
+    let nodes = nodes.map(|(name, at)| {
+        let nid = word(&volume.inode(name).1, at);
+        (format!("a node of {name}"), place_of(&volume.device, nid))
+    });
+    let inodes = ["more attributes", "small"].map(|name| (name.into(), volume.inode(name).0));
+    for (number, (what, at)) in nodes.into_iter().chain(inodes).enumerate() {
+        volume.is_cut(EMPTY[number % 2], (at / 4096) as u32, &what);
+    }
+}
+
+#[test]
+fn pointers_that_were_exchanged_are_exchanged_again() {
+    let volume = Volume::new();
+    for (one, other) in [
+        (("pointers", 3), ("pointers", 7)),
+        (("pointers", 0), ("hole", 6)),
+        (("nodes", 8), ("pointers", 11)),
+    ] {
+        let what = format!("{one:?} and {other:?}");
+        let pointers = [(one, volume.pointer(other)), (other, volume.pointer(one))];
+        let injection = volume.set(&what, &pointers);
+        let found = check(Arc::new(damaged(&volume.judge.target, &injection))).unwrap();
+        assert!(lines(&found).contains("f2fs.block.unlinked"), "{what}:\n{}", lines(&found));
+        for scope in [Scope::Accounting, Scope::All] {
+            let (tree, lost) = volume.judge.repair(&injection, scope);
+            assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}");
+        }
+    }
+}
