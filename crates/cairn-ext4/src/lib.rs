@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod alloc;
+mod backups;
 pub mod check;
 mod checksum;
 mod corrupt;

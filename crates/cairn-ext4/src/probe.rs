@@ -13,9 +13,10 @@ use cairn_base::Pba;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_jbd2::Images;
 
+use crate::backups::{self, Found};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
-use crate::format::backup::{self as format_backup, BackupLocation};
+use crate::format::backup::BackupLocation;
 use crate::format::group_desc::GroupDesc;
 use crate::format::layout::Layout;
 use crate::format::superblock::{self as format, Superblock};
@@ -190,17 +191,18 @@ fn search(
     why: &str,
 ) -> Result<Option<Probe>> {
     let size = device.geometry().size;
-    let mut found = Vec::new();
-    for place in format_backup::locations(first, size) {
-        // After an unreadable place the next one is tried.
-        let Ok(Some(bytes)) = read_bytes(device, place.offset(), format::SIZE) else { continue };
-        let Ok((copy, layout)) = place.decode(&bytes, size) else { continue };
-        if superblock.is_none_or(|known| known.uuid() == copy.uuid()) {
-            found.push((place, copy, layout));
-        }
-    }
-    found.sort_by_key(|(_, copy, _)| std::cmp::Reverse(copy.made()));
-    for (place, copy, layout) in found {
+    let mut found = match superblock {
+        Some(_) => backups::usual(device, first, size),
+        None => backups::all(device, first, size),
+    };
+    // Not that of an older volume, where that of the younger one has damaged descriptors.
+    let Some(uuid) =
+        superblock.or(found.first().map(|found| &found.superblock)).map(Superblock::uuid)
+    else {
+        return Ok(None);
+    };
+    found.retain(|found| found.superblock.uuid() == uuid);
+    for Found { place, superblock: copy, layout } in found {
         let layout = superblock.and_then(|known| Layout::new(known, size).ok()).unwrap_or(layout);
         match images(device, place, superblock.unwrap_or(&copy), &layout, superblock.is_none()) {
             Ok(images) => {

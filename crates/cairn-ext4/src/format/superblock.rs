@@ -326,6 +326,12 @@ impl Superblock {
         u64::from(self.raw.s_mkfs_time.get()) | u64::from(self.raw.s_mkfs_time_hi) << 32
     }
 
+    /// When the superblock was written, in seconds.
+    #[must_use]
+    pub(crate) fn written(&self) -> u64 {
+        u64::from(self.raw.s_wtime.get()) | u64::from(self.raw.s_wtime_hi) << 32
+    }
+
     /// Seed of the metadata checksums.
     #[must_use]
     pub(crate) fn metadata_checksum(&self) -> MetadataChecksum {

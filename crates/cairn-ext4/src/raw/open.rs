@@ -12,9 +12,10 @@ use cairn_check::salvage::{ANY_SIZE, Allowance};
 
 use super::RawVolume;
 use super::choice::SuperblockChoice;
+use crate::backups::{self, Found};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
-use crate::format::backup::{self, BackupLocation};
+use crate::format::backup::BackupLocation;
 use crate::format::features::Access;
 use crate::format::group_desc::GroupDesc;
 use crate::format::inode::Inode as Record;
@@ -24,15 +25,8 @@ use crate::format::superblock::{self, Superblock};
 /// Bytes of buffers.
 const BUDGET: u64 = 32 << 20;
 
-/// Bytes of the device that are searched for backups; the first one is not farther.
-const SEARCHED: u64 = 4 << 30;
-/// Bytes that are read at once.
-const PART: u64 = 1 << 20;
 /// The largest `s_log_block_size`.
 const MOST_LOG: u32 = 6;
-/// Where a superblock has its magic number, and the number.
-const MAGIC_AT: usize = 56;
-const MAGIC: [u8; 2] = [0x53, 0xef];
 
 /// A superblock that was found.
 struct Candidate {
@@ -40,6 +34,13 @@ struct Candidate {
     layout: Layout,
     at: u64,
     backup: Option<u32>,
+}
+
+impl From<Found> for Candidate {
+    fn from(found: Found) -> Self {
+        let Found { place, superblock, layout } = found;
+        Self { superblock, layout, at: place.offset(), backup: Some(place.group) }
+    }
 }
 
 impl RawVolume {
@@ -91,39 +92,53 @@ fn none(place: &str) -> Error {
     ))
 }
 
-/// The first superblock; a backup; the first one although its checksum is wrong; a backup where
-/// none is usual.
+/// The first superblock; a backup; the first one although its checksum is wrong; a backup anywhere.
 fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> {
     let first = primary(device)?;
     let why = match first {
         Ok(found) => return Ok(own_or_backup(device, found, notes)),
         Err(why) => why,
     };
-    if let Some(found) = named(device, |_| true) {
-        let group = found.backup.unwrap_or_default();
-        notes.push(format!(
-            "the first superblock is damaged ({why}): that of group {group} is used"
-        ));
-        return Ok(found);
-    }
     let bytes = read(device, superblock::OFFSET)?;
     let unsealed = Superblock::decode_unsealed(&bytes);
     let layout = unsealed.as_ref().and_then(|found| Layout::new(found, ANY_SIZE).ok());
-    match unsealed.zip(layout) {
-        Some((superblock, layout)) => {
-            notes.push(format!("the superblock is damaged ({why}), and there is no backup"));
-            Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None })
-        }
-        None => {
-            let Some(found) = search(device) else { return Err(why.into()) };
-            let (group, at) = (found.backup.unwrap_or_default(), found.at);
-            notes.push(format!(
-                "the first superblock is damaged ({why}): that of group {group}, at byte {at}, is \
-                 used"
-            ));
-            Ok(found)
-        }
+    let unsealed = unsealed.zip(layout);
+    // What was left of an older volume is not as good as what is damaged.
+    let is_older = |found: &Candidate| {
+        unsealed.as_ref().is_some_and(|(first, _)| {
+            first.uuid() != found.superblock.uuid() && first.made() > found.superblock.made()
+        })
+    };
+    if let Some(found) = youngest(device).filter(|found| !is_older(found)) {
+        let mut usual = backups::usual(device, &bytes, ANY_SIZE).into_iter();
+        let is_usual = usual.any(|usual| usual.place.offset() == found.at);
+        notes.push(instead(&found, &why, is_usual));
+        return Ok(found);
     }
+    if let Some((superblock, layout)) = unsealed {
+        notes.push(format!("the superblock is damaged ({why}), and there is no backup"));
+        return Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None });
+    }
+    let found = backups::anywhere(device, ANY_SIZE).map(Candidate::from);
+    let Some(found) = found else { return Err(why.into()) };
+    notes.push(instead(&found, &why, false));
+    Ok(found)
+}
+
+/// Names a backup that is used for the first superblock, and its place if nobody would look there.
+fn instead(found: &Candidate, why: &Corrupt, is_usual: bool) -> String {
+    let (group, at) = (found.backup.unwrap_or_default(), found.at);
+    let at = if is_usual { String::new() } else { format!(", at byte {at},") };
+    format!("the first superblock is damaged ({why}): that of group {group}{at} is used")
+}
+
+/// A backup of the volume that was made last: one that leads to a root, if there is any.
+fn youngest(device: &dyn BlockDevice) -> Option<Candidate> {
+    let mut found = backups(device, |_| true);
+    let uuid = found.first()?.superblock.uuid();
+    found.retain(|other| other.superblock.uuid() == uuid);
+    let best = found.iter().position(|other| leads_to_root(device, other)).unwrap_or(0);
+    Some(found.swap_remove(best))
 }
 
 /// The first superblock; or a backup of another volume, if that leads to a root, and nothing shows
@@ -186,21 +201,11 @@ fn named(
     backups(device, is_asked).into_iter().next()
 }
 
-/// The sound backups in such places; those of the volume that was made last come first.
+/// The sound backups in such places; the one to take comes first.
 fn backups(device: &dyn BlockDevice, is_asked: impl Fn(&BackupLocation) -> bool) -> Vec<Candidate> {
     let first = read(device, superblock::OFFSET).unwrap_or_default();
-    let places = backup::locations(&first, device.geometry().size);
-    let mut found: Vec<Candidate> = places
-        .into_iter()
-        .filter(is_asked)
-        .filter_map(|place| {
-            let bytes = read(device, place.offset()).ok()?;
-            let (superblock, layout) = place.decode(&bytes, ANY_SIZE).ok()?;
-            Some(Candidate { superblock, layout, at: place.offset(), backup: Some(place.group) })
-        })
-        .collect();
-    found.sort_by_key(|candidate| std::cmp::Reverse(candidate.superblock.made()));
-    found
+    let found = backups::all(device, &first, ANY_SIZE).into_iter();
+    found.filter(|found| is_asked(&found.place)).map(Candidate::from).collect()
 }
 
 /// A block, as a superblock sizes it.
@@ -237,43 +242,12 @@ fn leads_to_root(device: &dyn BlockDevice, found: &Candidate) -> bool {
 /// The backup in a block, whose size the backup itself says.
 fn in_block(device: &dyn BlockDevice, block: u64) -> Option<Candidate> {
     let offsets = (0..=MOST_LOG).map(|log| block.saturating_mul(1024_u64.wrapping_shl(log)));
-    offsets.filter(|at| *at < device.geometry().size).find_map(|at| described(device, at))
-}
-
-/// The backup at a byte offset, by its own description.
-fn described(device: &dyn BlockDevice, at: u64) -> Option<Candidate> {
-    let bytes = read(device, at).ok()?;
-    let place = BackupLocation::at(at, &bytes)?;
-    let (superblock, layout) = place.decode(&bytes, ANY_SIZE).ok()?;
-    Some(Candidate { superblock, layout, at, backup: Some(place.group) })
-}
-
-/// The first backup where none is usual: groups may have any size.
-fn search(device: &dyn BlockDevice) -> Option<Candidate> {
-    let end = device.geometry().size.min(SEARCHED);
-    let mut at = 0_u64;
-    while at < end {
-        let len = end.saturating_sub(at).min(PART);
-        // A part that cannot be read has no backup for us.
-        let read = device.read_bytes(at, as_index(u32::try_from(len).ok()?)).ok();
-        let blocks = read.iter().flat_map(|bytes| bytes.chunks(superblock::SIZE));
-        // A superblock begins at a block, and no block is smaller.
-        for (offset, block) in (at..).step_by(superblock::SIZE).zip(blocks) {
-            let magic = block.get(MAGIC_AT..).and_then(<[u8]>::first_chunk);
-            if magic == Some(&MAGIC)
-                && let Some(found) = described(device, offset)
-            {
-                return Some(found);
-            }
-        }
-        at = at.saturating_add(PART);
-    }
-    None
+    offsets.filter_map(|at| backups::described(device, at, ANY_SIZE)).map(Candidate::from).next()
 }
 
 /// Is there a backup of a superblock in an unusual place? Reads up to 4 GiB.
 pub(crate) fn has_unusual(device: &dyn BlockDevice) -> bool {
-    search(device).is_some()
+    backups::anywhere(device, ANY_SIZE).is_some()
 }
 
 /// The 1024 bytes of a superblock; fewer at the end of the device.

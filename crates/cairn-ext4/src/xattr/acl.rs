@@ -1,7 +1,7 @@
 //! The stored form of POSIX ACLs: version 1, in which an entry without an id is four bytes shorter
 //! than in the attribute `system.posix_acl_*` (version 2).
 
-use cairn_vfs::acl::shown_from_compact;
+use cairn_vfs::acl::{Acl, shown_from_compact};
 
 use crate::error::{Error, Result};
 
@@ -43,10 +43,14 @@ pub(crate) fn to_shown(stored: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Why readers refuse a stored ACL, if they do.
+/// Why readers refuse a stored ACL, if they do. One without an entry that it must have, or with one
+/// twice, is shown, but no change of permissions, archive or copy takes it.
 #[must_use]
 pub(crate) fn refused(stored: &[u8]) -> Option<&'static str> {
     match to_shown(stored) {
+        Ok(_) if Acl::from_compact(stored).is_err() => {
+            Some("an access control list without a required entry, or with one twice")
+        }
         Ok(_) => None,
         // It is listed, and is not there when it is asked for.
         Err(Error::Vfs(cairn_vfs::Error::NoAttribute)) => {

@@ -68,6 +68,9 @@ pub(crate) fn full(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
 #[must_use]
 pub(crate) fn shown(index: u8, rest: &[u8]) -> String {
     match full(index, rest) {
+        Some(prefix) if rest.is_empty() && WHOLE.iter().all(|(whole, _)| *whole != index) => {
+            format!("without a name behind '{}'", prefix.escape_ascii())
+        }
         Some(full) => full.escape_ascii().to_string(),
         None => format!("{} of the prefix {index}", rest.escape_ascii()),
     }

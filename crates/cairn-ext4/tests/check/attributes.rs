@@ -80,11 +80,12 @@ fn an_attribute_that_no_reader_accepts_is_removed_with_its_name_in_the_list() {
         let cases = [
             ("no prefix", place + user + 1, &[0_u8][..], "d of the prefix 0"),
             ("a NUL", place + user + 16, &[0], "user.\\x00"),
-            ("behind the end", place + end + 1, &[1], "user."),
+            ("behind the end", place + end + 1, &[1], "without a name behind 'user.'"),
             ("a wrong tag", value + 4, &[3], "system.posix_acl_access"),
             ("a wrong version", value, &[9], "system.posix_acl_access"),
             ("no entries", place + list + 8, &[4], "system.posix_acl_access"),
-            ("another prefix", place + list + 1, &[1, 0, 0], "user."),
+            ("another prefix", place + list + 1, &[1, 0, 0], "without a name behind 'user.'"),
+            ("others twice", value + 4, &[0x20], "system.posix_acl_access"),
         ];
         for (what, at, bytes, name) in cases {
             let device = sound.fork();
@@ -134,4 +135,20 @@ fn a_wrong_byte_in_the_mark_of_attributes_costs_none() {
             assert_eq!(complaint(&after, &hurt), None, "{features}: {byte}");
         }
     }
+}
+
+/// Linux reads a list as if the bits beyond `rwx` were not there.
+#[test]
+fn permissions_beyond_rwx_in_an_access_control_list_cost_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let (sound, place) = volume(&path, "256");
+    let (list, _) = entry(&sound, place, 2);
+    let word = sound.read_at(place + list + 2, 2).unwrap();
+    let at = place + u64::from(u16::from_le_bytes([word[0], word[1]])) + 6;
+    let device = sound.fork();
+    device.write_at(at, vec![6 | 0xc0, 0x80]).unwrap();
+    let (plan, after) = repaired(&device, Scope::All).unwrap();
+    assert_eq!((plan.before.count(), plan.changes.is_empty()), (0, true));
+    snapshot(sound).assert_same(&snapshot(after));
 }

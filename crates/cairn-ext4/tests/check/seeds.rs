@@ -72,33 +72,40 @@ fn the_superblock_of_another_volume_is_replaced_by_a_backup() {
     }
 }
 
-/// Of backups of two volumes, those of the one that was made last count.
+/// Of backups of two volumes, those of the one that was made last count, also where the older one's
+/// are in usual places and the other's are not.
 #[test]
 fn a_backup_of_an_older_volume_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let (path, older) = (dir.path().join("image"), dir.path().join("older"));
-    // The backup of group 1 of blocks of 2 KiB lies behind 32 MiB.
-    mke2fs(&older, 40 << 20, &["-t", "ext4", "-b", "2048", "-O", "^resize_inode"]);
-    image_of(&path, 40 << 20, ARGS);
-    let sound = read_image(&path).unwrap();
-    let files = rescued(&sound).files;
-    let copy = read_image(&older).unwrap();
-    let at = 16_384 * 2048;
-    let mut backup = copy.read_at(at, 1024).unwrap().to_vec();
-    assert_eq!(backup[56..58], [0x53, 0xef]);
-    // The place is one of the other volume's file data or of nothing.
-    backup[264..268].copy_from_slice(&1_000_000_000_u32.to_le_bytes());
-    let sum = cairn_base::checksum::crc32c(!0, &backup[..1020]).to_le_bytes();
-    backup[1020..].copy_from_slice(&sum);
-    let device = sound.fork();
-    device.write_at(at, backup).unwrap();
-    let descriptors = copy.read_at(at + 2048, 2048).unwrap();
-    device.write_at(at + 2048, descriptors).unwrap();
-    device.write_at(0, vec![0; 2048]).unwrap();
-    assert!(rescued(&device).files == files);
-    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
-    assert_eq!(plan.steps.losing().count(), 0);
-    snapshot(sound.fork()).assert_same(&snapshot(after));
+    let small_groups = [ARGS, &["-g", "4096"]].concat();
+    // The backups lie behind 32 MiB, and behind 24 MiB.
+    for (args, block, size) in [(ARGS, 16_384, 2048), (&small_groups, 24_577, 1024)] {
+        let blocks = size.to_string();
+        mke2fs(&older, 40 << 20, &["-t", "ext4", "-b", &blocks, "-O", "^resize_inode"]);
+        image_of(&path, 40 << 20, args);
+        let sound = read_image(&path).unwrap();
+        let files = rescued(&sound).files;
+        let copy = read_image(&older).unwrap();
+        let at = block * size;
+        let mut backup = copy.read_at(at, 1024).unwrap().to_vec();
+        assert_eq!(backup[56..58], [0x53, 0xef]);
+        // The place is one of the other volume's file data or of nothing.
+        backup[264..268].copy_from_slice(&1_000_000_000_u32.to_le_bytes());
+        let sum = cairn_base::checksum::crc32c(!0, &backup[..1020]).to_le_bytes();
+        backup[1020..].copy_from_slice(&sum);
+        let device = sound.fork();
+        device.write_at(at, backup).unwrap();
+        let descriptors = copy.read_at(at + size, 2048).unwrap();
+        device.write_at(at + size, descriptors).unwrap();
+        device.write_at(0, vec![0; 2048]).unwrap();
+        assert!(rescued(&device).files == files, "{args:?}");
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!(plan.steps.losing().count(), 0, "{args:?}");
+        let said = complaint(&after, &older);
+        assert!(said.is_none(), "{args:?}: {}", said.unwrap_or_default());
+        snapshot(sound.fork()).assert_same(&snapshot(after));
+    }
 }
 
 /// The first superblock is sound and says a wrong size of inodes, which a backup does not.

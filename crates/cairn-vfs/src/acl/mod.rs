@@ -15,6 +15,8 @@ pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 const XATTR_VERSION: u32 = 2;
 /// `EXT4_ACL_VERSION` and `F2FS_ACL_VERSION`.
 const COMPACT_VERSION: u32 = 1;
+/// The permission bits that count.
+const EFFECTIVE: u16 = 0o7;
 /// `ACL_UNDEFINED_ID`: the id field of an entry without an id.
 const NO_ID: u32 = u32::MAX;
 
@@ -167,7 +169,8 @@ impl Acl {
         value
     }
 
-    /// Decodes the form that ext4 and F2FS store, where only named entries have an id.
+    /// Decodes the form that ext4 and F2FS store, where only named entries have an id. Permission
+    /// bits beyond `rwx` count for nothing, as in Linux.
     ///
     /// # Errors
     /// As [`Acl::from_xattr`].
@@ -184,7 +187,8 @@ impl Acl {
                 id = u32::from_le_bytes(*bytes);
                 body = rest;
             }
-            entries.push(decode(code, u16::from_le_bytes([p0, p1]), id)?);
+            let permissions = u16::from_le_bytes([p0, p1]) & EFFECTIVE;
+            entries.push(decode(code, permissions, id)?);
         }
         match (body.is_empty(), entries.is_empty()) {
             (false, _) => Err(AclError::Length(value.len())),
@@ -291,6 +295,9 @@ fn bits(mode: u32, shift: u32) -> u8 {
 /// validating its entries: Linux shows lists that it would not accept. `None` if there are no
 /// entries.
 ///
+/// Permission bits beyond `rwx` are left out. Linux shows them, reads the list as if they were not
+/// there, and refuses to set them: a copy could not have this list.
+///
 /// # Errors
 /// The length, the version or a tag is invalid; Linux returns EINVAL.
 pub fn shown_from_compact(value: &[u8]) -> Result<Option<Vec<u8>>, AclError> {
@@ -304,7 +311,7 @@ pub fn shown_from_compact(value: &[u8]) -> Result<Option<Vec<u8>>, AclError> {
     for _ in 0..count {
         let (fixed, behind) = body.split_first_chunk::<4>().ok_or(wrong)?;
         body = behind;
-        let [t0, t1, ..] = *fixed;
+        let [t0, t1, p0, p1] = *fixed;
         let code = u16::from_le_bytes([t0, t1]);
         let tag = Tag::from_code(code, NO_ID).ok_or(AclError::Tag(code))?;
         let mut id = NO_ID.to_le_bytes();
@@ -312,7 +319,8 @@ pub fn shown_from_compact(value: &[u8]) -> Result<Option<Vec<u8>>, AclError> {
             let (bytes, behind) = body.split_first_chunk::<4>().ok_or(wrong)?;
             (id, body) = (*bytes, behind);
         }
-        shown.extend_from_slice(fixed);
+        shown.extend_from_slice(&[t0, t1]);
+        shown.extend_from_slice(&(u16::from_le_bytes([p0, p1]) & EFFECTIVE).to_le_bytes());
         shown.extend_from_slice(&id);
     }
     if body.is_empty() { Ok((count > 0).then_some(shown)) } else { Err(wrong) }

@@ -39,6 +39,15 @@ fn stored_lists_are_shown_as_they_stand_or_refused_by_their_size() {
     assert_eq!(shown_from_compact(b"\x01\0\0\0\x03\0\x07\0"), Err(AclError::Tag(3)));
 }
 
+/// Linux reads such a list as if the other bits were not there, and refuses to set it.
+#[test]
+fn stored_permissions_beyond_rwx_count_for_nothing() {
+    let mut stored = named().to_compact();
+    (stored[6], stored[7]) = (stored[6] | 0xc0, 0x80);
+    assert_eq!(Acl::from_compact(&stored), Ok(Some(named())));
+    assert_eq!(shown_from_compact(&stored), Ok(Some(named().to_xattr())));
+}
+
 #[test]
 fn broken_values_are_refused() {
     assert_eq!(Acl::from_xattr(b"\x02\0\0"), Err(AclError::Length(3)));
@@ -47,7 +56,8 @@ fn broken_values_are_refused() {
     assert_eq!(Acl::from_xattr(b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff"), Err(AclError::Shape));
     assert_eq!(Acl::from_compact(b"\x01\0\0\0\x02\0\x07\0"), Err(AclError::Length(8)));
     assert_eq!(Acl::from_compact(b"\x01\0\0\0\x03\0\x07\0"), Err(AclError::Tag(3)));
-    assert_eq!(Acl::from_compact(b"\x01\0\0\0\x01\0\x08\0"), Err(AclError::Permissions(8)));
+    let bits = b"\x02\0\0\0\x01\0\x08\0\xff\xff\xff\xff";
+    assert_eq!(Acl::from_xattr(bits), Err(AclError::Permissions(8)));
     let unmasked = vec![
         entry(Tag::UserObj, 7),
         entry(Tag::User(1), 7),

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::Pba;
 use cairn_base::units::as_index;
-use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_block::BlockDevice;
 
 use super::super::state::State;
 use super::candidate::{Candidate, Proof};
 use super::fields::{FLAGS, NUMBERS, flags};
-use crate::format::backup::locations;
+use crate::backups;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::indirect::{decode, decode_inode};
 use crate::format::inode::Inode as Record;
 use crate::format::layout::inodes;
-use crate::format::superblock::{OLD_FIRST_INODE, RawSuperblock, SIZE, Superblock};
+use crate::format::superblock::{OLD_FIRST_INODE, RawSuperblock, Superblock};
 
 /// The slot of the double indirect block in `i_block`.
 const DOUBLE: usize = 13;
@@ -184,13 +184,6 @@ fn copy(
     first: &Superblock,
     is_meant: impl Fn(&Superblock) -> bool,
 ) -> Option<Superblock> {
-    let size = device.geometry().size;
-    let decoded = locations(&first.encode(), size).into_iter().filter_map(|place| {
-        let end = place.offset().checked_add(u64::try_from(SIZE).ok()?)?;
-        let bytes = (end <= size).then(|| device.read_bytes(place.offset(), SIZE).ok())??;
-        Some(place.decode(&bytes, size).ok()?.0)
-    });
-    let mut copies: Vec<Superblock> = decoded.filter(|copy| is_meant(copy)).collect();
-    copies.sort_by_key(|copy| std::cmp::Reverse(copy.made()));
-    copies.into_iter().next()
+    let copies = backups::all(device, &first.encode(), device.geometry().size);
+    copies.into_iter().map(|copy| copy.superblock).find(|copy| is_meant(copy))
 }
