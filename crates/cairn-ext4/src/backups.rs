@@ -1,17 +1,21 @@
 //! The backups of superblocks on a device, wherever a group may begin.
 //!
 //! Formatting leaves backups of the volume that was there before. Those may lie in usual places,
-//! and the younger ones not. So all places are read before one backup is taken: that of the volume
-//! whose UUID is left of the first superblock, or else of the one that was made last.
+//! and the younger ones not. So the backup that is taken is that of the volume whose UUID is left
+//! of the first superblock, or else one that leads to a root, or else of the volume that was made
+//! last. All places are read unless a usual one has a backup that leads to a root.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use cairn_base::Pba;
 use cairn_base::units::as_index;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 
 use crate::format::backup::{self, BackupLocation};
-use crate::format::layout::Layout;
+use crate::format::group_desc::GroupDesc;
+use crate::format::inode::Inode as Record;
+use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{self, Superblock};
 
 /// Bytes of the device that are searched for backups; the first one is not farther.
@@ -48,14 +52,19 @@ pub(crate) fn usual(device: &dyn BlockDevice, first: &[u8], limit: u64) -> Vec<F
         let bytes = read(device, place.offset())?;
         decoded(place, &bytes, limit)
     });
-    ordered(found.collect(), first)
+    ordered(device, found.collect(), first)
 }
 
-/// The backups in all places where groups of up to 128 MiB may begin, and in usual ones beyond.
-/// Reads 128 MiB. The backup to take comes first.
+/// The backups in usual places, if one of them leads to a root; or else also those in all places
+/// where groups of up to 128 MiB may begin, for which 128 MiB are read. The backup to take comes
+/// first. Where a usual place has a backup that is good, no file can have a better one.
 #[must_use]
 pub(crate) fn all(device: &dyn BlockDevice, first: &[u8], limit: u64) -> Vec<Found> {
     let mut found = usual(device, first, limit);
+    let leads = |found: &Found| leads_to_root(device, &found.layout, Some(found.place.group));
+    if found.first().is_some_and(leads) {
+        return found;
+    }
     let others: Vec<Found> =
         marked(device, 0..NEAR, limit).chain(clustered(device, limit)).collect();
     for other in others {
@@ -63,7 +72,7 @@ pub(crate) fn all(device: &dyn BlockDevice, first: &[u8], limit: u64) -> Vec<Fou
             found.push(other);
         }
     }
-    ordered(found, first)
+    ordered(device, found, first)
 }
 
 /// The first backup on the device. Reads up to 4 GiB.
@@ -84,14 +93,50 @@ fn decoded(place: BackupLocation, bytes: &[u8], limit: u64) -> Option<Found> {
     Some(Found { place, superblock, layout })
 }
 
-/// Those of the volume whose UUID the first superblock has, then those that were made last.
-fn ordered(mut found: Vec<Found>, first: &[u8]) -> Vec<Found> {
+/// Those of the volume whose UUID the first superblock has, then those that lead to a root, then
+/// those that were made last.
+fn ordered(device: &dyn BlockDevice, mut found: Vec<Found>, first: &[u8]) -> Vec<Found> {
     let own = first.get(UUID_AT);
-    found.sort_by_key(|found| {
+    found.sort_by_cached_key(|found| {
         let is_own = own == Some(&found.superblock.raw.s_uuid[..]);
-        Reverse((is_own, found.superblock.made(), found.superblock.written()))
+        let leads = leads_to_root(device, &found.layout, Some(found.place.group));
+        Reverse((is_own, leads, found.superblock.made(), found.superblock.written()))
     });
     found
+}
+
+/// A block, as a superblock sizes it.
+fn block(device: &dyn BlockDevice, layout: &Layout, pba: Pba) -> Option<Vec<u8>> {
+    let at = pba.get().checked_mul(layout.block_size.into())?;
+    Some(device.read_bytes(at, as_index(layout.block_size)).ok()?.to_vec())
+}
+
+/// The first descriptor, or its copy in the group of a backup, if it is sound.
+#[must_use]
+pub(crate) fn first_descriptor(
+    device: &dyn BlockDevice,
+    layout: &Layout,
+    group: Option<u32>,
+) -> Option<GroupDesc> {
+    let copy = group.and_then(|group| layout.descriptor_block_copy(0, group));
+    let block = block(device, layout, copy.unwrap_or_else(|| layout.descriptor_block(0)))?;
+    let at = layout.descriptor_offset(0);
+    let bytes = block.get(at..at.checked_add(as_index(layout.desc_size))?)?;
+    GroupDesc::decode(bytes, 0, layout).ok()
+}
+
+/// Does a superblock, or the backup of a group, lead to a sound root?
+#[must_use]
+pub(crate) fn leads_to_root(device: &dyn BlockDevice, layout: &Layout, group: Option<u32>) -> bool {
+    let root = || {
+        let (_, index) = layout.inode_group(inodes::ROOT)?;
+        let table = first_descriptor(device, layout, group)?.inode_table;
+        let place = layout.inode_location(index, table);
+        let end = place.offset.checked_add(as_index(layout.inode_size))?;
+        let block = block(device, layout, place.pba)?;
+        Record::decode(block.get(place.offset..end)?, inodes::ROOT, layout).ok()
+    };
+    root().is_some_and(|root| root.is_directory())
 }
 
 /// The backups in a part of the device, by the magic number.

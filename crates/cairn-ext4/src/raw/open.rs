@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use cairn_base::Pba;
-use cairn_base::units::as_index;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
@@ -18,8 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::backup::BackupLocation;
 use crate::format::features::Access;
 use crate::format::group_desc::GroupDesc;
-use crate::format::inode::Inode as Record;
-use crate::format::layout::{Layout, inodes};
+use crate::format::layout::Layout;
 use crate::format::superblock::{self, Superblock};
 
 /// Bytes of buffers.
@@ -208,35 +206,14 @@ fn backups(device: &dyn BlockDevice, is_asked: impl Fn(&BackupLocation) -> bool)
     found.filter(|found| is_asked(&found.place)).map(Candidate::from).collect()
 }
 
-/// A block, as a superblock sizes it.
-fn block(device: &dyn BlockDevice, found: &Candidate, pba: Pba) -> Option<Vec<u8>> {
-    let size = found.layout.block_size;
-    let at = pba.get().checked_mul(size.into())?;
-    Some(device.read_bytes(at, as_index(size)).ok()?.to_vec())
-}
-
 /// The first descriptor, if it is sound.
 fn first_descriptor(device: &dyn BlockDevice, found: &Candidate) -> Option<GroupDesc> {
-    let layout = &found.layout;
-    let copy = found.backup.and_then(|group| layout.descriptor_block_copy(0, group));
-    let block = block(device, found, copy.unwrap_or_else(|| layout.descriptor_block(0)))?;
-    let at = layout.descriptor_offset(0);
-    let bytes = block.get(at..at.checked_add(as_index(layout.desc_size))?)?;
-    GroupDesc::decode(bytes, 0, layout).ok()
+    backups::first_descriptor(device, &found.layout, found.backup)
 }
 
 /// Does the superblock lead to a sound root?
 fn leads_to_root(device: &dyn BlockDevice, found: &Candidate) -> bool {
-    let root = || {
-        let layout = &found.layout;
-        let (_, index) = layout.inode_group(inodes::ROOT)?;
-        let table = first_descriptor(device, found)?.inode_table;
-        let place = layout.inode_location(index, table);
-        let end = place.offset.checked_add(as_index(layout.inode_size))?;
-        let block = block(device, found, place.pba)?;
-        Record::decode(block.get(place.offset..end)?, inodes::ROOT, layout).ok()
-    };
-    root().is_some_and(|root| root.is_directory())
+    backups::leads_to_root(device, &found.layout, found.backup)
 }
 
 /// The backup in a block, whose size the backup itself says.
