@@ -1,9 +1,9 @@
 //! The backups of superblocks on a device, wherever a group may begin.
 //!
 //! Formatting leaves backups of the volume that was there before. Those may lie in usual places,
-//! and the younger ones not. So the backup that is taken is that of the volume whose UUID is left
-//! of the first superblock, or else one that leads to a root, or else of the volume that was made
-//! last. All places are read unless a usual one has a backup that leads to a root.
+//! and the younger ones not. The descriptors behind the first superblock tell them apart. All
+//! places are read only if no backup in a usual one agrees with those descriptors: a file of a user
+//! may hold what looks like a backup.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -31,6 +31,8 @@ const MAGIC: [u8; 2] = [0x53, 0xef];
 const UUID_AT: Range<usize> = 104..120;
 /// The sizes of groups with clusters are powers of 2, from this one on.
 const LEAST_CLUSTERED: u32 = 24;
+/// Descriptors that tell a backup of this volume from another's.
+const COMPARED: u32 = 16;
 /// The first groups that have backups.
 const GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
 
@@ -41,6 +43,8 @@ pub(crate) struct Found {
     pub(crate) place: BackupLocation,
     pub(crate) superblock: Superblock,
     pub(crate) layout: Layout,
+    /// It is in a usual place, where no file can be.
+    is_usual: bool,
 }
 
 /// The backups in usual places, and in those that the bytes of the first superblock give. Volumes
@@ -50,19 +54,17 @@ pub(crate) fn usual(device: &dyn BlockDevice, first: &[u8], limit: u64) -> Vec<F
     let places = backup::locations(first, device.geometry().size);
     let found = places.into_iter().filter_map(|place| {
         let bytes = read(device, place.offset())?;
-        decoded(place, &bytes, limit)
+        Some(Found { is_usual: true, ..decoded(place, &bytes, limit)? })
     });
     ordered(device, found.collect(), first)
 }
 
-/// The backups in usual places, if one of them leads to a root; or else also those in all places
-/// where groups of up to 128 MiB may begin, for which 128 MiB are read. The backup to take comes
-/// first. Where a usual place has a backup that is good, no file can have a better one.
+/// The backups in usual places, if one of them is good; or else also those in all places where
+/// groups of up to 128 MiB may begin, for which 128 MiB are read. The backup to take comes first.
 #[must_use]
 pub(crate) fn all(device: &dyn BlockDevice, first: &[u8], limit: u64) -> Vec<Found> {
     let mut found = usual(device, first, limit);
-    let leads = |found: &Found| leads_to_root(device, &found.layout, Some(found.place.group));
-    if found.first().is_some_and(leads) {
+    if found.first().is_some_and(|found| is_good(device, found)) {
         return found;
     }
     let others: Vec<Found> =
@@ -90,19 +92,36 @@ pub(crate) fn described(device: &dyn BlockDevice, at: u64, limit: u64) -> Option
 
 fn decoded(place: BackupLocation, bytes: &[u8], limit: u64) -> Option<Found> {
     let (superblock, layout) = place.decode(bytes, limit).ok()?;
-    Some(Found { place, superblock, layout })
+    Some(Found { place, superblock, layout, is_usual: false })
 }
 
-/// Those of the volume whose UUID the first superblock has, then those that lead to a root, then
-/// those that were made last.
+/// Those of the volume whose UUID the first superblock has, then good ones, then those that lead to
+/// a root, then those in usual places, then those that were made last.
 fn ordered(device: &dyn BlockDevice, mut found: Vec<Found>, first: &[u8]) -> Vec<Found> {
     let own = first.get(UUID_AT);
     found.sort_by_cached_key(|found| {
         let is_own = own == Some(&found.superblock.raw.s_uuid[..]);
         let leads = leads_to_root(device, &found.layout, Some(found.place.group));
-        Reverse((is_own, leads, found.superblock.made(), found.superblock.written()))
+        let age = (found.superblock.made(), found.superblock.written());
+        Reverse((is_own, is_good(device, found), leads, found.is_usual, age))
     });
     found
+}
+
+/// Does a backup lead to a root, and agree with the first descriptors?
+fn is_good(device: &dyn BlockDevice, found: &Found) -> bool {
+    let layout = &found.layout;
+    let places = |group| -> Option<Vec<_>> {
+        let all = (0..layout.groups.min(COMPARED)).map(|number| {
+            let found = descriptor(device, layout, number, group)?;
+            Some((found.block_bitmap, found.inode_bitmap, found.inode_table))
+        });
+        all.collect()
+    };
+    let first = places(None);
+    first.is_some()
+        && first == places(Some(found.place.group))
+        && leads_to_root(device, layout, Some(found.place.group))
 }
 
 /// A block, as a superblock sizes it.
@@ -111,18 +130,20 @@ fn block(device: &dyn BlockDevice, layout: &Layout, pba: Pba) -> Option<Vec<u8>>
     Some(device.read_bytes(at, as_index(layout.block_size)).ok()?.to_vec())
 }
 
-/// The first descriptor, or its copy in the group of a backup, if it is sound.
+/// A descriptor, or its copy in the group of a backup, if it is sound.
 #[must_use]
-pub(crate) fn first_descriptor(
+pub(crate) fn descriptor(
     device: &dyn BlockDevice,
     layout: &Layout,
+    number: u32,
     group: Option<u32>,
 ) -> Option<GroupDesc> {
-    let copy = group.and_then(|group| layout.descriptor_block_copy(0, group));
-    let block = block(device, layout, copy.unwrap_or_else(|| layout.descriptor_block(0)))?;
-    let at = layout.descriptor_offset(0);
+    let index = number.checked_div(layout.descs_per_block())?;
+    let copy = group.and_then(|group| layout.descriptor_block_copy(index, group));
+    let block = block(device, layout, copy.unwrap_or_else(|| layout.descriptor_block(number)))?;
+    let at = layout.descriptor_offset(number);
     let bytes = block.get(at..at.checked_add(as_index(layout.desc_size))?)?;
-    GroupDesc::decode(bytes, 0, layout).ok()
+    GroupDesc::decode(bytes, number, layout).ok()
 }
 
 /// Does a superblock, or the backup of a group, lead to a sound root?
@@ -130,7 +151,7 @@ pub(crate) fn first_descriptor(
 pub(crate) fn leads_to_root(device: &dyn BlockDevice, layout: &Layout, group: Option<u32>) -> bool {
     let root = || {
         let (_, index) = layout.inode_group(inodes::ROOT)?;
-        let table = first_descriptor(device, layout, group)?.inode_table;
+        let table = descriptor(device, layout, 0, group)?.inode_table;
         let place = layout.inode_location(index, table);
         let end = place.offset.checked_add(as_index(layout.inode_size))?;
         let block = block(device, layout, place.pba)?;

@@ -202,7 +202,7 @@ fn search(
         return Ok(None);
     };
     found.retain(|found| found.superblock.uuid() == uuid);
-    for Found { place, superblock: copy, layout } in found {
+    for Found { place, superblock: copy, layout, .. } in found {
         let layout = superblock.and_then(|known| Layout::new(known, size).ok()).unwrap_or(layout);
         match images(device, place, superblock.unwrap_or(&copy), &layout, superblock.is_none()) {
             Ok(images) => {

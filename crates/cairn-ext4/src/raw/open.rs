@@ -36,7 +36,7 @@ struct Candidate {
 
 impl From<Found> for Candidate {
     fn from(found: Found) -> Self {
-        let Found { place, superblock, layout } = found;
+        let Found { place, superblock, layout, .. } = found;
         Self { superblock, layout, at: place.offset(), backup: Some(place.group) }
     }
 }
@@ -208,7 +208,7 @@ fn backups(device: &dyn BlockDevice, is_asked: impl Fn(&BackupLocation) -> bool)
 
 /// The first descriptor, if it is sound.
 fn first_descriptor(device: &dyn BlockDevice, found: &Candidate) -> Option<GroupDesc> {
-    backups::first_descriptor(device, &found.layout, found.backup)
+    backups::descriptor(device, &found.layout, 0, found.backup)
 }
 
 /// Does the superblock lead to a sound root?
