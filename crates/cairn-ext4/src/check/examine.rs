@@ -68,7 +68,7 @@ pub(super) fn examine(
         let weight = evidence::weight(&other.report);
         if !evidence::is_partial(&other.report)
             && weight < least
-            && candidate.is_proved(before, weight)
+            && evidence::is_proved(&candidate, before, &other.report)
         {
             other.correction = Some(candidate);
             (best, least) = (other, weight);

@@ -54,6 +54,14 @@ pub(super) fn is_partial(report: &Report) -> bool {
     report.counts.iter().any(|(kind, _)| kind.code == kinds::DEVICE_READ.code)
 }
 
+/// Does a report with another value show that the value is right? `before` is what was found
+/// without it. Where there is no root, all may be noise, of which another value changes a little.
+pub(super) fn is_proved(candidate: &Candidate, before: u64, report: &Report) -> bool {
+    let weight = weight(report);
+    let has_root = report.counts.iter().all(|(kind, _)| kind.code != kinds::INODE_ROOT.code);
+    candidate.is_proved(before, weight) && (has_root || weight.saturating_mul(2) <= before)
+}
+
 /// Does so much seem to be wrong that it is likely to have one cause?
 fn is_systematic(state: &State, report: &Report) -> bool {
     let count = |kinds: &[&cairn_check::Kind]| {
