@@ -15,8 +15,10 @@ use crate::image::{ImageSpec, Location, Part};
 use crate::interrupted::refuse_interrupted;
 use crate::transfer::copy;
 
-/// What is written last: every format that a disk can hold begins in it.
+/// What is emptied first: every format that a disk can hold begins in it.
 const BEGINNING: u64 = 1 << 20;
+/// What is written last. The first superblocks of ext4 and F2FS are in it.
+const FIRST: u64 = 8192;
 /// Ranges begin and end at multiples of this.
 const BLOCK: u64 = 4096;
 
@@ -65,9 +67,9 @@ impl Overwriting {
     }
 
     /// Writes `size` bytes of a file: `data` has its data, and all else is zeros. What the ranges
-    /// `free` hold does not matter. The first MiB is emptied first and written last: until all of
-    /// the new contents are there, the image has neither the old ones nor a part of the new ones.
-    /// What is behind `size` stays.
+    /// `free` hold does not matter. The first MiB is emptied first, and its first 8 KiB are written
+    /// when all else is on the medium: until then there is no first superblock, neither an old nor
+    /// a new one. What is behind `size` stays.
     ///
     /// # Errors
     /// The file cannot be read, or the image not written.
@@ -92,11 +94,14 @@ impl Overwriting {
                 at = range.end;
             }
             blank(to, at..size, free)?;
-            to.flush()?;
-            for range in data.iter().filter(|range| range.start < beginning) {
-                copy(to, &from, range.start..range.end.min(beginning))?;
+            let first = FIRST.min(size);
+            for part in [first..beginning, 0..first] {
+                for range in data.iter().filter(|range| range.start < part.end) {
+                    copy(to, &from, range.start.max(part.start)..range.end.min(part.end))?;
+                }
+                to.flush()?;
             }
-            to.flush()
+            Ok(())
         };
         write().map_err(|error| Error::new(&self.image, Cause::Device(error)))
     }
@@ -142,6 +147,7 @@ fn blank(to: &dyn BlockDevice, range: Range<u64>, free: &[Range<u64>]) -> cairn_
 #[cfg(test)]
 mod tests {
     use cairn_block::memory::MemoryDevice;
+    use cairn_block::wrap::Record;
 
     use super::*;
 
@@ -164,5 +170,47 @@ mod tests {
             assert!(is_zero(at), "byte {at}");
         }
         assert!(!is_zero(0) && !is_zero(49_152));
+    }
+
+    #[test]
+    fn until_all_is_on_the_medium_a_power_cut_leaves_no_beginning() {
+        const SIZE: usize = 3 << 20;
+        let new: Vec<u8> = (0..SIZE).map(|at| u8::try_from(at / 4096 % 250).unwrap() + 1).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &new).unwrap();
+        let before = MemoryDevice::new(SIZE as u64);
+        before.write_at(0, vec![255; SIZE]).unwrap();
+        let recorded = Arc::new(Record::new(Arc::new(before.fork())));
+        let image = ImageSpec::parse(std::ffi::OsStr::new("disk")).unwrap();
+        let to = Overwriting { image, device: recorded.clone() };
+        let (half, end) = (SIZE as u64 / 2, SIZE as u64);
+        to.write((file.path(), end), &[0..half, half..end], &[]).unwrap();
+        let log = recorded.log();
+        let (mut old, mut none, mut whole) = (0, 0, 0);
+        for moment in 0..=log.end {
+            let point = log.crash_point(moment);
+            let parts: [&dyn Fn(usize) -> bool; 4] =
+                [&|_| false, &|_| true, &|number| number % 2 == 0, &|number| number % 2 == 1];
+            for is_there in parts {
+                let volatile = point.volatile.iter().enumerate();
+                let there =
+                    volatile.filter(|(number, _)| is_there(*number)).map(|(_, event)| event);
+                let device = before.fork();
+                log.apply(&device, point.durable.iter().chain(there).copied()).unwrap();
+                let found = device.read_at(0, SIZE).unwrap();
+                match found[..8192].iter().max() {
+                    Some(255) => {
+                        old += 1;
+                        assert!(found.iter().all(|byte| *byte == 255), "moment {moment}");
+                    }
+                    Some(0) => none += 1,
+                    _ => {
+                        whole += 1;
+                        assert!(*found == *new, "moment {moment}");
+                    }
+                }
+            }
+        }
+        assert!(old > 0 && none > 0 && whole > 0, "{old} {none} {whole}");
     }
 }
