@@ -43,8 +43,8 @@ pub(crate) struct Found {
     pub(crate) place: BackupLocation,
     pub(crate) superblock: Superblock,
     pub(crate) layout: Layout,
-    /// It is in a usual place, where no file can be.
-    is_usual: bool,
+    /// It is in a place where programs put backups.
+    pub(crate) is_usual: bool,
 }
 
 /// The backups in usual places, and in those that the bytes of the first superblock give. Volumes
@@ -59,12 +59,16 @@ pub(crate) fn usual(device: &dyn BlockDevice, first: &[u8], limit: u64) -> Vec<F
     ordered(device, found.collect(), first)
 }
 
-/// The backups in usual places, if one of them is good; or else also those in all places where
-/// groups of up to 128 MiB may begin, for which 128 MiB are read. The backup to take comes first.
+/// The backups in usual places, if the first of them leads to a root and agrees with the first
+/// descriptors; or else also those in all places where groups of up to 128 MiB may begin, for which
+/// 128 MiB are read. The backup to take comes first.
 #[must_use]
 pub(crate) fn all(device: &dyn BlockDevice, first: &[u8], limit: u64) -> Vec<Found> {
     let mut found = usual(device, first, limit);
-    if found.first().is_some_and(|found| is_good(device, found)) {
+    let is_good = |found: &Found| {
+        agrees(device, found) && leads_to_root(device, &found.layout, Some(found.place.group))
+    };
+    if found.first().is_some_and(is_good) {
         return found;
     }
     let others: Vec<Found> =
@@ -95,21 +99,22 @@ fn decoded(place: BackupLocation, bytes: &[u8], limit: u64) -> Option<Found> {
     Some(Found { place, superblock, layout, is_usual: false })
 }
 
-/// Those of the volume whose UUID the first superblock has, then good ones, then those that lead to
-/// a root, then those in usual places, then those that were made last.
+/// Those of the volume whose UUID the first superblock has come first. Of others: those that lead
+/// to a root and agree with the first descriptors; those that lead to a root; those in usual
+/// places; those that were made last.
 fn ordered(device: &dyn BlockDevice, mut found: Vec<Found>, first: &[u8]) -> Vec<Found> {
     let own = first.get(UUID_AT);
     found.sort_by_cached_key(|found| {
         let is_own = own == Some(&found.superblock.raw.s_uuid[..]);
         let leads = leads_to_root(device, &found.layout, Some(found.place.group));
         let age = (found.superblock.made(), found.superblock.written());
-        Reverse((is_own, is_good(device, found), leads, found.is_usual, age))
+        Reverse((is_own, leads && agrees(device, found), leads, found.is_usual, age))
     });
     found
 }
 
-/// Does a backup lead to a root, and agree with the first descriptors?
-fn is_good(device: &dyn BlockDevice, found: &Found) -> bool {
+/// Do the descriptors of a backup agree with the first ones?
+fn agrees(device: &dyn BlockDevice, found: &Found) -> bool {
     let layout = &found.layout;
     let places = |group| -> Option<Vec<_>> {
         let all = (0..layout.groups.min(COMPARED)).map(|number| {
@@ -119,9 +124,7 @@ fn is_good(device: &dyn BlockDevice, found: &Found) -> bool {
         all.collect()
     };
     let first = places(None);
-    first.is_some()
-        && first == places(Some(found.place.group))
-        && leads_to_root(device, layout, Some(found.place.group))
+    first.is_some() && first == places(Some(found.place.group))
 }
 
 /// A block, as a superblock sizes it.

@@ -102,41 +102,30 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
     let layout = unsealed.as_ref().and_then(|found| Layout::new(found, ANY_SIZE).ok());
     let unsealed = unsealed.zip(layout);
     // What was left of an older volume is not as good as what is damaged.
-    let is_older = |found: &Candidate| {
+    let is_older = |found: &Found| {
         unsealed.as_ref().is_some_and(|(first, _)| {
             first.uuid() != found.superblock.uuid() && first.made() > found.superblock.made()
         })
     };
-    if let Some(found) = youngest(device).filter(|found| !is_older(found)) {
-        let mut usual = backups::usual(device, &bytes, ANY_SIZE).into_iter();
-        let is_usual = usual.any(|usual| usual.place.offset() == found.at);
-        notes.push(instead(&found, &why, is_usual));
-        return Ok(found);
+    let found = backups::all(device, &bytes, ANY_SIZE).into_iter().next();
+    if let Some(found) = found.filter(|found| !is_older(found)) {
+        notes.push(instead(&found, &why));
+        return Ok(found.into());
     }
     if let Some((superblock, layout)) = unsealed {
         notes.push(format!("the superblock is damaged ({why}), and there is no backup"));
         return Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None });
     }
-    let found = backups::anywhere(device, ANY_SIZE).map(Candidate::from);
-    let Some(found) = found else { return Err(why.into()) };
-    notes.push(instead(&found, &why, false));
-    Ok(found)
+    let Some(found) = backups::anywhere(device, ANY_SIZE) else { return Err(why.into()) };
+    notes.push(instead(&found, &why));
+    Ok(found.into())
 }
 
 /// Names a backup that is used for the first superblock, and its place if nobody would look there.
-fn instead(found: &Candidate, why: &Corrupt, is_usual: bool) -> String {
-    let (group, at) = (found.backup.unwrap_or_default(), found.at);
-    let at = if is_usual { String::new() } else { format!(", at byte {at},") };
+fn instead(found: &Found, why: &Corrupt) -> String {
+    let (group, at) = (found.place.group, found.place.offset());
+    let at = if found.is_usual { String::new() } else { format!(", at byte {at},") };
     format!("the first superblock is damaged ({why}): that of group {group}{at} is used")
-}
-
-/// A backup of the volume that was made last: one that leads to a root, if there is any.
-fn youngest(device: &dyn BlockDevice) -> Option<Candidate> {
-    let mut found = backups(device, |_| true);
-    let uuid = found.first()?.superblock.uuid();
-    found.retain(|other| other.superblock.uuid() == uuid);
-    let best = found.iter().position(|other| leads_to_root(device, other)).unwrap_or(0);
-    Some(found.swap_remove(best))
 }
 
 /// The first superblock; or a backup of another volume, if that leads to a root, and nothing shows
@@ -218,8 +207,8 @@ fn leads_to_root(device: &dyn BlockDevice, found: &Candidate) -> bool {
 
 /// The backup in a block, whose size the backup itself says.
 fn in_block(device: &dyn BlockDevice, block: u64) -> Option<Candidate> {
-    let offsets = (0..=MOST_LOG).map(|log| block.saturating_mul(1024_u64.wrapping_shl(log)));
-    offsets.filter_map(|at| backups::described(device, at, ANY_SIZE)).map(Candidate::from).next()
+    let mut offsets = (0..=MOST_LOG).map(|log| block.saturating_mul(1024_u64.wrapping_shl(log)));
+    offsets.find_map(|at| backups::described(device, at, ANY_SIZE)).map(Candidate::from)
 }
 
 /// Is there a backup of a superblock in an unusual place? Reads up to 4 GiB.
