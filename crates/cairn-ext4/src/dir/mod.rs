@@ -37,7 +37,7 @@ pub(crate) use blocks::{DirBlocks, DirSettings};
 pub(crate) use insert::add;
 pub(crate) use readdir::readdir;
 
-use blocks::{load_first, load_leaf, uses_index};
+use blocks::{Loaded, load_first, load_leaf, uses_index};
 use index::{Path, read_root};
 
 use crate::error::Result;
@@ -132,17 +132,18 @@ fn lookup_indexed(
     };
     let mut path = Path::to(dir, settings, root, major.unwrap_or(0))?;
     loop {
-        if let Some(found) = lookup_in(dir, settings, path.leaf, name)? {
+        let leaf = load_leaf(dir, settings, path.leaf)?;
+        if let Some(found) = find(settings, (path.leaf, &leaf), name)? {
             return Ok(Some(found));
         }
         let ends = match major {
             Some(major) => !path.continues(settings, major)?,
             None => false,
         };
+        if ends {
+            check_first(settings, &path, &leaf)?;
+        }
         if ends || !path.advance(dir, settings)? {
-            if !dir.folded() {
-                check_first(dir, settings, &path)?;
-            }
             return Ok(None);
         }
     }
@@ -150,9 +151,8 @@ fn lookup_indexed(
 
 /// Checks that the first name of the leaf has one of its hashes. Where a search finds nothing, that
 /// tells of a damaged index, which would let a name be added twice.
-fn check_first(dir: &dyn DirBlocks, settings: &DirSettings, path: &Path) -> Result<()> {
+fn check_first(settings: &DirSettings, path: &Path, leaf: &Loaded) -> Result<()> {
     let hashes = path.hashes(settings)?;
-    let leaf = load_leaf(dir, settings, path.leaf)?;
     let mut entries = dir_entry::entries(&leaf.image, &settings.format).flatten();
     let Some(first) = entries.find(|entry| entry.ino != 0) else { return Ok(()) };
     let hash = settings.hash(path.info.hash_version, first.name)?;
@@ -168,7 +168,14 @@ fn lookup_in(
     block: FileBlock,
     name: &[u8],
 ) -> Result<Option<Found>> {
-    let leaf = load_leaf(dir, settings, block)?;
+    find(settings, (block, &load_leaf(dir, settings, block)?), name)
+}
+
+fn find(
+    settings: &DirSettings,
+    (block, leaf): (FileBlock, &Loaded),
+    name: &[u8],
+) -> Result<Option<Found>> {
     let entry = dir_entry::find(dir_entry::entries(&leaf.image, &settings.format), name)
         .map_err(|defect| settings.corrupt(block, defect))?;
     Ok(entry.map(|entry| Found {

@@ -38,7 +38,7 @@ const ORDINAL_MASK: u64 = (1 << ORDINAL_BITS) - 1;
 const MINOR_BITS: u32 = 28;
 const FIRST_NAME: u64 = 2;
 /// In a directory without an index, or whose index has other hashes, a name may be in any block.
-pub(super) const EVERY_HASH: RangeInclusive<u32> = 0..=u32::MAX;
+const EVERY_HASH: RangeInclusive<u32> = 0..=u32::MAX;
 
 /// Lists entries from `position` on, `.` and `..` first, until `emit` returns false.
 ///
