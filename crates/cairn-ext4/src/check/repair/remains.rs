@@ -141,7 +141,7 @@ impl Lost {
         }
         if parts.is_empty() {
             // A commit block, or what one wrong bit was.
-            parts.push("nothing that the other blocks of the log show".into());
+            parts.push("nothing that is known of".into());
         }
         parts.join(", and ")
     }
