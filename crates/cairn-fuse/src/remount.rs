@@ -5,6 +5,8 @@
 //! as a file is open for writing. So this must not be called by a thread that serves requests.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cairn_base::system_error;
 use rustix::io::Errno;
@@ -13,15 +15,29 @@ use rustix::mount::{MountFlags, mount_remount};
 use crate::error::{Error, Result};
 use crate::options::MountOptions;
 
+/// For how long a file that is open for writing may refuse a remount without an error. A process
+/// that another thread is starting has, until it runs its program, every file of its parent open:
+/// those, too, that the parent has closed since.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Gives the mount at `mountpoint` the flags of `options`. Only root may, on a mount that root
 /// made.
 ///
 /// # Errors
-/// [`Error::OpenForWriting`] if the mount is to be read-only and a file is open for writing,
+/// [`Error::OpenForWriting`] if the mount is to be read-only and a file stays open for writing,
 /// [`Error::RemountAsUser`] without the privilege, [`Error::Refused`] with another reason of the
 /// kernel.
 pub fn remount(mountpoint: &Path, options: &MountOptions) -> Result<()> {
-    mount_remount(mountpoint, flags(options), c"").map_err(|error| match error {
+    let start = Instant::now();
+    let remounted = loop {
+        match mount_remount(mountpoint, flags(options), c"") {
+            Err(Errno::BUSY) if start.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            result => break result,
+        }
+    };
+    remounted.map_err(|error| match error {
         Errno::BUSY => Error::OpenForWriting,
         Errno::PERM => Error::RemountAsUser,
         error => Error::Refused {
