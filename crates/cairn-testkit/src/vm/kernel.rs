@@ -9,8 +9,9 @@ use super::archive::Archive;
 use crate::judge::command;
 
 /// Modules loaded at boot, with their dependencies.
-const MODULES: [&str; 7] =
-    ["virtio_pci", "virtio_blk", "crc32_generic", "crc32c_generic", "quota_v2", "f2fs", "ext4"];
+const MODULES: [&str; 5] = ["crc32_generic", "crc32c_generic", "quota_v2", "f2fs", "ext4"];
+/// Modules loaded when the disks are there.
+const DISKS: [&str; 2] = ["virtio_pci", "virtio_blk"];
 /// Modules that a script loads with its own parameters (`insmod /modules/NAME.ko`).
 const ON_REQUEST: [&str; 1] = ["null_blk"];
 
@@ -41,14 +42,18 @@ impl Kernel {
         Self { image, modules }
     }
 
-    /// Adds modules and `modules/order`, the order to load them in.
+    /// Adds modules, and the orders to load them in: `modules/order` and `modules/disks`.
     pub(super) fn add_modules(&self, archive: &mut Archive) {
         let mut order = Vec::new();
-        for name in MODULES {
-            self.add(name, archive, &mut order);
+        for (list, names) in [("modules/order", &MODULES[..]), ("modules/disks", &DISKS)] {
+            let known = order.len();
+            for name in names {
+                self.add(name, archive, &mut order);
+            }
+            let added = order.iter().skip(known);
+            let text: String = added.map(|name| format!("{name}.ko\n")).collect();
+            archive.file(list, 0o644, text.into_bytes());
         }
-        let list: String = order.iter().map(|name| format!("{name}.ko\n")).collect();
-        archive.file("modules/order", 0o644, list.into_bytes());
         for name in ON_REQUEST {
             self.add(name, archive, &mut order);
         }

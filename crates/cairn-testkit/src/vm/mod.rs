@@ -1,11 +1,12 @@
 //! A virtual machine with Debian's kernel: the judge for formats that the host's kernel cannot
 //! mount (F2FS), and the only kernel that a test can power off.
 //!
-//! A machine boots from an archive made for each run: busybox, the filesystems' modules, programs
-//! of the host with their libraries, and a script. Images are its disks. It takes seconds with
-//! hardware virtualisation (`/dev/kvm`) and half a minute under emulation, so one script has many
-//! checks. `scripts/install-deps` fetches the programs; a missing one is an error with its name,
-//! and no test is skipped.
+//! A machine boots with busybox and the filesystems' modules, and then waits for its disks: the
+//! images, and an archive with programs of the host, their libraries and a script. Under emulation
+//! a boot takes some eight seconds of a processor, so the state of a machine that waits is kept
+//! (`snapshot`), and the next machine of any test goes on from there.
+//! `scripts/install-deps` fetches the programs; a missing one is an error with its name, and no
+//! test is skipped.
 //!
 //! Only one machine of a process runs at a time, because small computers have little memory.
 
@@ -14,6 +15,7 @@ mod archive;
 mod kernel;
 mod output;
 mod qemu;
+mod snapshot;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +26,9 @@ pub use output::Output;
 
 use archive::Archive;
 use kernel::Kernel;
+
+/// Bytes of a sector of a disk.
+const SECTOR: usize = 512;
 
 /// One machine at a time.
 static TURN: Mutex<()> = Mutex::new(());
@@ -65,9 +70,13 @@ impl Vm {
     }
 
     /// Adds an image as a disk.
+    ///
+    /// # Panics
+    /// A machine has no place for that many disks.
     #[must_use]
     pub fn disk(mut self, image: &Path) -> Self {
         self.disks.push(image.to_owned());
+        assert!(self.disks.len() <= qemu::DISKS, "a machine has at most {} disks", qemu::DISKS);
         self
     }
 
@@ -157,35 +166,56 @@ impl Vm {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let kernel = Kernel::find();
         let directory = tempfile::tempdir().expect("a directory for the machine");
-        let mut archive = Archive::default();
-        archive.program(&crate::judge::tool("busybox"), "busybox");
-        for (path, name) in &self.programs {
-            archive.program(path, name);
-        }
-        if self.agent {
-            archive.program(&agent::stripped_self(directory.path()), "agent");
-        }
-        kernel.add_modules(&mut archive);
-        archive.file("init", 0o755, INIT.as_bytes().to_vec());
-        if self.is_first_process {
-            archive.file("first", 0o644, Vec::new());
-        }
-        archive.file("script", 0o755, script.as_bytes().to_vec());
-        let initrd = directory.path().join("initrd");
-        std::fs::write(&initrd, archive.finish()).expect("the machine's archive is written");
+        let at = |name: &str| directory.path().join(name);
+        let mut system = Archive::default();
+        system.program(&crate::judge::tool("busybox"), "busybox");
+        kernel.add_modules(&mut system);
+        system.file("init", 0o755, INIT.as_bytes().to_vec());
+        std::fs::write(at("system"), system.finish()).expect("the machine's system is written");
+        std::fs::write(at("job"), self.job(script, directory.path())).expect("the job is written");
         let machine = qemu::Machine {
             kernel: &kernel.image,
-            initrd: &initrd,
-            console: &directory.path().join("console"),
+            system: &at("system"),
+            job: &at("job"),
+            console: &at("console"),
+            monitor: &at("monitor"),
             disks: &self.disks,
             memory_mib: self.memory_mib,
             boot_limit: self.boot_limit,
         };
-        machine.run(marker, self.limit)
+        let is_fast = qemu::accelerates(&kernel.image);
+        let state = if is_fast { None } else { snapshot::of(&machine) };
+        machine.run(state.as_deref(), marker, self.limit)
+    }
+
+    /// The archive with the programs and the script, as whole sectors of a disk.
+    fn job(&self, script: &str, directory: &Path) -> Vec<u8> {
+        let mut archive = Archive::default();
+        for (path, name) in &self.programs {
+            archive.program(path, name);
+        }
+        if self.agent {
+            archive.program(&agent::stripped_self(directory), "agent");
+        }
+        if self.is_first_process {
+            archive.file("first", 0o644, Vec::new());
+        }
+        // A machine that goes on from a kept state would have the same random numbers each time.
+        archive.file(
+            "random",
+            0o644,
+            std::iter::repeat_with(|| fastrand::u8(..)).take(512).collect(),
+        );
+        archive.file("script", 0o755, script.as_bytes().to_vec());
+        let mut bytes = archive.finish();
+        bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
+        bytes
     }
 }
 
-/// The kernel's messages go to the first serial line, the script's to the second.
+/// The kernel's messages go to the first serial line, the script's to the second. On the second
+/// comes the line `@@job DISKS SECONDS @@`, which may be repeated, and of which the first may be
+/// incomplete. Places for disks that are not used are removed.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /mnt /tmp /run /root /sbin /usr/bin /usr/sbin
 /bin/busybox --install -s /bin 2>/dev/null
@@ -194,8 +224,27 @@ mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs devtmpfs 
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 for module in $(cat /modules/order); do insmod /modules/$module 2>/dev/null; done
 echo 7 > /proc/sys/kernel/printk
-stty -F /dev/ttyS1 raw
+stty -F /dev/ttyS1 raw -echo
+exec 3<>/dev/ttyS1
+echo @@ready >&3
+until [ "$word $end" = "@@job @@" ]; do read word disks seconds end <&3; done
+exec 3>&-
+date -s @$seconds >/dev/null
+slot=0
+for device in /sys/bus/pci/devices/*; do
+    read vendor < $device/vendor
+    [ $vendor = 0x1af4 ] || continue
+    [ $slot -le $disks ] || echo 1 > $device/remove
+    slot=$((slot + 1))
+done
+for module in $(cat /modules/disks); do insmod /modules/$module 2>/dev/null; done
+job=vd$(echo abcdefghijklmnopqrstuvwxyz | cut -c $((disks + 1)))
 cd /
+cpio -id < /dev/$job 2>/dev/null
+cat /random > /dev/urandom
+job=$(readlink -f /sys/block/$job/device/..)
+echo 1 > $job/remove
+unset word disks seconds end slot device vendor module job
 echo @@start > /dev/ttyS1
 [ ! -e /first ] || exec sh -e /script > /dev/ttyS1 2>&1 < /dev/null
 sh -e /script > /dev/ttyS1 2>&1 < /dev/null

@@ -1,29 +1,55 @@
 //! The machine's process: start, output, stop.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::output::Output;
 use crate::judge::command;
 
 pub(super) struct Machine<'a> {
     pub kernel: &'a Path,
-    pub initrd: &'a Path,
+    /// The archive that the kernel boots with.
+    pub system: &'a Path,
+    /// The archive that a machine gets when it has booted, as its last disk.
+    pub job: &'a Path,
     pub console: &'a Path,
+    /// Place of a socket for QEMU's monitor.
+    pub monitor: &'a Path,
     pub disks: &'a [PathBuf],
     pub memory_mib: u32,
     /// Time for one boot, up to the start of the script.
     pub boot_limit: Duration,
 }
 
+/// Places for disks besides the job's: a state that is kept has the same devices as the machine
+/// that goes on from it.
+pub(super) const DISKS: usize = 24;
 /// How often a machine is started that does not reach its script.
 const BOOTS: u32 = 3;
+/// The line with which `init` says that it waits for its disks.
+const READY: &str = "@@ready";
 /// The line with which `init` says that the script starts.
 pub(super) const STARTED: &str = "@@start";
+/// How often a machine is told its job until it starts: the first bytes that are sent to one
+/// whose state is still being loaded can be lost.
+const REPEAT: Duration = Duration::from_millis(200);
+
+/// How a machine begins.
+enum Begin<'a> {
+    /// With the boot of its kernel.
+    Boot,
+    /// The same, with all messages of the kernel.
+    VerboseBoot,
+    /// With the state of another that has booted.
+    State(&'a Path),
+    /// With the boot of its kernel, and no disks; the monitor is there.
+    ToBeKept,
+}
 
 /// The process is killed when this is dropped, also if a test panics.
 struct Process(Child);
@@ -37,11 +63,16 @@ impl Drop for Process {
 }
 
 impl Machine<'_> {
-    /// Runs until the script ends, prints the marker, or takes too long. `Err`: it ended without
-    /// the marker.
+    /// Runs, from a state of [`Machine::keep`] if there is one, until the script ends, prints the
+    /// marker, or takes too long. `Err`: it ended without the marker.
     #[track_caller]
-    pub(super) fn run(&self, marker: Option<&str>, limit: Duration) -> Result<Output, Output> {
-        let (process, lines) = self.boot();
+    pub(super) fn run(
+        &self,
+        state: Option<&Path>,
+        marker: Option<&str>,
+        limit: Duration,
+    ) -> Result<Output, Output> {
+        let (process, lines) = self.boot(state);
         let mut output = Output { status: None, text: String::new(), console: String::new() };
         let end = Instant::now() + limit;
         let found = loop {
@@ -72,40 +103,117 @@ impl Machine<'_> {
     /// boot on a busy host, before anything has touched the disks: it is started again, then with
     /// all its messages.
     #[track_caller]
-    fn boot(&self) -> (Process, Receiver<String>) {
+    fn boot(&self, state: Option<&Path>) -> (Process, Receiver<String>) {
         let mut stopped = String::new();
         for attempt in 0..BOOTS {
-            let mut process = self.spawn(attempt);
-            let lines = listen(process.0.stdout.take().expect("its output is piped"));
-            match lines.recv_timeout(self.boot_limit) {
-                Ok(line) if line == STARTED => return (process, lines),
-                Ok(line) => panic!("'{line}' before the script: {}", self.console_text()),
+            let begin = match state {
+                Some(state) if attempt == 0 => Begin::State(state),
+                None if attempt == 0 => Begin::Boot,
+                _ => Begin::VerboseBoot,
+            };
+            let (mut process, lines) = self.spawn(&begin);
+            match self.reaches_script(&begin, &mut process, &lines) {
+                Ok(()) => return (process, lines),
                 Err(error) => {
                     drop(process);
                     let console = self.console_text();
                     stopped.push_str(&format!("--- boot {attempt}: {error} ---\n{console}\n"));
+                    if let (Begin::State(state), RecvTimeoutError::Disconnected) = (&begin, error) {
+                        // QEMU does not take this state: the next machine makes another.
+                        let _ = std::fs::remove_file(state);
+                    }
                 }
             }
         }
         panic!("the machine did not boot in {BOOTS} attempts of {:?}\n{stopped}", self.boot_limit);
     }
 
-    fn spawn(&self, attempt: u32) -> Process {
+    #[track_caller]
+    fn reaches_script(
+        &self,
+        begin: &Begin,
+        process: &mut Process,
+        lines: &Receiver<String>,
+    ) -> Result<(), RecvTimeoutError> {
+        let mut input = process.0.stdin.take().expect("its input is piped");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+        let job = format!("@@job {} {} @@\n", self.disks.len(), now.as_secs());
+        let end = Instant::now() + self.boot_limit;
+        let mut is_ready = matches!(begin, Begin::State(_));
+        loop {
+            if is_ready {
+                // A machine that has ended says so by its output.
+                let _ = input.write_all(job.as_bytes());
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            match lines.recv_timeout(if is_ready { left.min(REPEAT) } else { left }) {
+                Ok(line) if line == STARTED => return Ok(()),
+                Ok(line) if line == READY => is_ready = true,
+                Ok(line) => panic!("'{line}' before the script: {}", self.console_text()),
+                Err(RecvTimeoutError::Timeout) if is_ready && left > REPEAT => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Boots a machine without disks up to the place where it waits for them, and writes its state.
+    /// `false`: it could not.
+    pub(super) fn keep(&self, state: &Path) -> bool {
+        let (mut process, lines) = self.spawn(&Begin::ToBeKept);
+        if lines.recv_timeout(self.boot_limit).as_deref() != Ok(READY) {
+            return false;
+        }
+        let Ok(mut monitor) = UnixStream::connect(self.monitor) else { return false };
+        // The monitor takes the next command when the state is written.
+        let commands = format!(
+            "migrate_set_parameter max-bandwidth 16G\nmigrate \"{}\"\ninfo migrate\nquit\n",
+            shell("cat >", state)
+        );
+        let told = monitor.write_all(commands.as_bytes()).is_ok();
+        let mut answers = String::new();
+        let is_read = monitor.read_to_string(&mut answers).is_ok();
+        let has_ended = process.0.wait().is_ok_and(|status| status.success());
+        told && is_read && has_ended && answers.contains("Migration status: completed")
+    }
+
+    /// What the state of a machine depends on, besides its kernel and system.
+    pub(super) fn shape(&self) -> String {
+        format!("{EMULATION:?} {BARE:?} {} {KERNEL_OPTIONS} {QUIET} {DISKS}", self.memory_mib)
+    }
+
+    fn spawn(&self, begin: &Begin) -> (Process, Receiver<String>) {
         let mut qemu = command("qemu-system-x86_64");
         qemu.args(if accelerates(self.kernel) { KVM } else { EMULATION });
-        qemu.args(BARE).args(["-smp", "2", "-m"]).arg(self.memory_mib.to_string());
-        qemu.arg("-kernel").arg(self.kernel).arg("-initrd").arg(self.initrd);
-        let level = if attempt == 0 { QUIET } else { VERBOSE };
+        qemu.args(BARE).arg("-m").arg(self.memory_mib.to_string());
+        qemu.arg("-kernel").arg(self.kernel).arg("-initrd").arg(self.system);
+        let level = if matches!(begin, Begin::VerboseBoot) { VERBOSE } else { QUIET };
         qemu.arg("-append").arg(format!("{KERNEL_OPTIONS} {level}"));
         qemu.arg("-serial").arg(prefixed("file:", self.console)).args(["-serial", "stdio"]);
-        for disk in self.disks {
+        match begin {
+            Begin::Boot | Begin::VerboseBoot => _ = qemu.args(["-monitor", "none"]),
+            Begin::State(state) => {
+                qemu.args(["-monitor", "none", "-incoming"]).arg(shell("cat <", state));
+            }
+            Begin::ToBeKept => {
+                let mut socket = prefixed("unix:", self.monitor);
+                socket.push(",server=on,wait=off");
+                qemu.arg("-monitor").arg(socket);
+            }
+        }
+        let mut drives = Vec::new();
+        if !matches!(begin, Begin::ToBeKept) {
             // `unsafe`: what a killed machine has written is kept.
-            let mut drive = prefixed("file=", &escaped(disk));
-            drive.push(",format=raw,if=virtio,cache=unsafe,discard=unmap");
+            drives.extend(self.disks.iter().map(|disk| drive(disk, "cache=unsafe,discard=unmap")));
+            drives.push(drive(self.job, "readonly=on"));
+        }
+        drives.resize(DISKS + 1, NO_DISK.into());
+        for drive in drives {
             qemu.arg("-drive").arg(drive);
         }
-        qemu.stdout(Stdio::piped()).stderr(Stdio::inherit());
-        Process(qemu.spawn().expect("qemu starts"))
+        qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut process = Process(qemu.spawn().expect("qemu starts"));
+        let lines = listen(process.0.stdout.take().expect("its output is piped"));
+        (process, lines)
     }
 
     fn console_text(&self) -> String {
@@ -121,13 +229,15 @@ const VERBOSE: &str = "loglevel=7 earlyprintk=serial,ttyS0";
 const KVM: &[&str] = &["-accel", "kvm", "-cpu", "host"];
 const EMULATION: &[&str] = &["-accel", "tcg,thread=multi", "-cpu", "max"];
 const BARE: &[&str] =
-    &["-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot", "-nodefaults"];
+    &["-display", "none", "-nic", "none", "-no-reboot", "-nodefaults", "-smp", "2"];
+/// A place for a disk that is not used.
+const NO_DISK: &str = "file=null-co://,file.size=0,format=raw,if=virtio";
 /// Time limit for the first line of a kernel with hardware virtualisation.
 const FIRST_WORD: Duration = Duration::from_secs(4);
 
 /// True if hardware virtualisation works. In a virtual machine the existence of `/dev/kvm` proves
 /// nothing: a kernel must boot and print a line. The answer is cached beside the kernel.
-fn accelerates(kernel: &Path) -> bool {
+pub(super) fn accelerates(kernel: &Path) -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
         let memory = kernel.with_file_name("accelerates");
@@ -143,14 +253,8 @@ fn accelerates(kernel: &Path) -> bool {
 
 fn speaks(kernel: &Path) -> bool {
     let mut qemu = command("qemu-system-x86_64");
-    qemu.args(KVM).args(BARE).args([
-        "-m",
-        "128",
-        "-append",
-        "console=ttyS0 panic=-1",
-        "-serial",
-        "stdio",
-    ]);
+    qemu.args(KVM).args(BARE).args(["-monitor", "none", "-m", "128"]);
+    qemu.args(["-append", "console=ttyS0 panic=-1", "-serial", "stdio"]);
     qemu.arg("-kernel").arg(kernel).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut process = Process(qemu.spawn().expect("qemu starts"));
     let lines = listen(process.0.stdout.take().expect("its output is piped"));
@@ -163,6 +267,18 @@ fn speaks(kernel: &Path) -> bool {
             Err(_) => return false,
         }
     }
+}
+
+/// An address of QEMU for a state: a command of the shell that moves it.
+fn shell(command: &str, state: &Path) -> String {
+    format!("exec:{command} '{}'", state.display().to_string().replace('\'', r"'\''"))
+}
+
+fn drive(file: &Path, options: &str) -> std::ffi::OsString {
+    let mut drive = prefixed("file=", &escaped(file));
+    drive.push(",format=raw,if=virtio,");
+    drive.push(options);
+    drive
 }
 
 fn prefixed(prefix: &str, path: &Path) -> std::ffi::OsString {
