@@ -26,6 +26,7 @@ mod output;
 mod plan;
 pub mod populate;
 mod ranges;
+mod sizes;
 
 use identity::Identity;
 use plan::Plan;

@@ -1,7 +1,6 @@
 //! Sizes and places of all structures of a new volume.
 
 use cairn_base::Pba;
-use cairn_base::options::written_size;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
 
@@ -11,6 +10,8 @@ use super::journal;
 use super::options::MkfsOptions;
 use super::output::Output;
 use super::ranges::Ranges;
+use super::sizes;
+use super::sizes::refuse;
 use crate::error::{Error, Result};
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
@@ -26,8 +27,6 @@ const GIB: u64 = 1 << 30;
 const MOUNT_OPTIONS: u32 = 0x4 | 0x8;
 /// log2 of the groups whose metadata is contiguous.
 const LOG_GROUPS_PER_FLEX: u8 = 4;
-/// A last group is dropped if it has fewer blocks than this beside its metadata.
-const LEAST_LAST_GROUP: u64 = 50;
 const EXTRA_ISIZE: u16 = 32;
 
 /// The size classes of mke2fs.conf: largest size in bytes, block size, bytes for each inode.
@@ -39,9 +38,6 @@ const SIZE_CLASSES: &[(u64, u32, u64)] = &[
 ];
 const HUGE: (u32, u64) = (4096, 65536);
 
-/// In blocks.
-const SMALLEST_VOLUME: u64 = 64;
-
 /// The volume as decided so far.
 pub(super) struct Plan {
     pub(super) superblock: Superblock,
@@ -51,10 +47,6 @@ pub(super) struct Plan {
     pub(super) journal_blocks: u64,
     /// The last inode in use. All inodes before it are in use, too.
     pub(super) used_inodes: u32,
-}
-
-fn refuse<T>(why: impl Into<String>) -> Result<T> {
-    Err(Error::Option(why.into()))
 }
 
 impl Plan {
@@ -97,10 +89,7 @@ impl Plan {
         let mut superblock = skeleton(options, features, identity, block_size, inode_size)?;
         // As mke2fs: not more inodes than blocks, unless they are asked for.
         let ratio = options.inode_ratio.unwrap_or(class.1.max(block_size.into()));
-        set_sizes(&mut superblock, options, bytes / u64::from(block_size), ratio)?;
-        set_reserved_descriptors(&mut superblock);
-        drop_short_group(&mut superblock)?;
-        finish_sizes(&mut superblock, options)?;
+        sizes::set(&mut superblock, options, bytes / u64::from(block_size), ratio)?;
         let layout = Layout::new(&superblock, bytes).map_err(|why| {
             Error::Option(format!(
                 "these sizes do not fit together: {why}: give another size or other features"
@@ -286,145 +275,4 @@ fn skeleton(
     let mut superblock = Superblock { raw };
     superblock.set_features(features);
     Ok(superblock)
-}
-
-fn block_size(superblock: &Superblock) -> u64 {
-    1024 << superblock.raw.s_log_block_size.get()
-}
-
-fn groups(superblock: &Superblock) -> u64 {
-    let data = superblock.blocks_count() - u64::from(superblock.raw.s_first_data_block.get());
-    data.div_ceil(superblock.raw.s_blocks_per_group.get().into())
-}
-
-fn set_sizes(
-    superblock: &mut Superblock,
-    options: &MkfsOptions,
-    blocks: u64,
-    ratio: u64,
-) -> Result<()> {
-    let block_size = block_size(superblock);
-    let limit = if superblock.features().incompat(Incompat::BITS_64) {
-        1 << 48
-    } else {
-        u64::from(u32::MAX)
-    };
-    if blocks < SMALLEST_VOLUME {
-        let least = written_size(SMALLEST_VOLUME * block_size);
-        return refuse(format!("too small for ext4: give a size of at least {least}"));
-    }
-    if blocks > limit {
-        let most = written_size(limit.next_power_of_two().saturating_mul(block_size));
-        return refuse(format!(
-            "too large for ext4 with blocks of {}: give a size below {most}",
-            written_size(block_size)
-        ));
-    }
-    superblock.set_blocks_count(blocks);
-    let per_group = u32::try_from(block_size * 8).unwrap_or(u32::MAX).min(65528);
-    superblock.raw.s_blocks_per_group = U32::new(per_group);
-    superblock.raw.s_clusters_per_group = U32::new(per_group);
-    if !(1024..=64 * MIB).contains(&ratio) {
-        return refuse(format!(
-            "an inode for each {ratio} bytes is not possible: give 1024 to {} bytes, such as 16384",
-            64 * MIB
-        ));
-    }
-    let wanted = options
-        .inodes
-        .map_or(blocks * block_size / ratio, u64::from)
-        .max(u64::from(inodes::FIRST) + 1);
-    let groups = groups(superblock);
-    // Table blocks and bitmap bytes are filled completely.
-    let per_block = block_size / u64::from(superblock.raw.s_inode_size.get());
-    let step = if per_block.is_multiple_of(8) { per_block } else { per_block * 8 / gcd(per_block) };
-    let mut inodes_per_group =
-        wanted.div_ceil(groups).next_multiple_of(step).max(step.next_multiple_of(16));
-    let most = (block_size * 8).min(65528);
-    if options.inodes.is_none() {
-        // A ratio is approximate: the bitmaps limit the number of inodes.
-        inodes_per_group = inodes_per_group.min(most / step * step);
-    }
-    if inodes_per_group > most || inodes_per_group * groups > u64::from(u32::MAX) {
-        let most = (most / step * step * groups).min(u64::from(u32::MAX) / groups * groups);
-        return refuse(format!(
-            "{wanted} inodes are not possible in this volume: give {step} to {most}"
-        ));
-    }
-    superblock.raw.s_inodes_per_group =
-        U32::new(u32::try_from(inodes_per_group).unwrap_or(u32::MAX));
-    Ok(())
-}
-
-/// Greatest common divisor of 8 and a power of two.
-const fn gcd(power: u64) -> u64 {
-    if power < 8 { power } else { 8 }
-}
-
-/// Reserves descriptor blocks for growth to 1024 times the size, at most those of one pointer
-/// block.
-fn set_reserved_descriptors(superblock: &mut Superblock) {
-    if !superblock.features().compat(Compat::RESIZE_INODE) {
-        return;
-    }
-    let first = u64::from(superblock.raw.s_first_data_block.get());
-    let most = superblock.blocks_count().saturating_mul(1024).min(u64::from(u32::MAX));
-    let desc_size = if superblock.features().incompat(Incompat::BITS_64) { 64 } else { 32 };
-    let per_block = block_size(superblock) / desc_size;
-    let final_groups = (most - first).div_ceil(superblock.raw.s_blocks_per_group.get().into());
-    let now = groups(superblock).div_ceil(per_block);
-    let reserved =
-        final_groups.div_ceil(per_block).saturating_sub(now).min(block_size(superblock) / 4);
-    superblock.raw.s_reserved_gdt_blocks = U16::new(u16::try_from(reserved).unwrap_or(0));
-}
-
-/// Drops a last group that has room for little more than its own metadata.
-fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
-    let groups = set_groups(superblock)?;
-    let layout = probe_layout(superblock)?;
-    let last = groups - 1;
-    let overhead =
-        u64::from(layout.base_metadata(last)) + 2 + u64::from(layout.inode_table_blocks());
-    let blocks = u64::from(layout.group_blocks(last));
-    if blocks >= overhead + LEAST_LAST_GROUP {
-        return Ok(());
-    }
-    if last == 0 {
-        return refuse(
-            "the volume is too small, its metadata would take all of it: give a larger size, such \
-             as 64M",
-        );
-    }
-    superblock.set_blocks_count(superblock.blocks_count() - blocks);
-    set_groups(superblock).map(drop)
-}
-
-/// Sets the fields that depend on the number of groups.
-fn set_groups(superblock: &mut Superblock) -> Result<u32> {
-    let count = groups(superblock);
-    let Ok(count) = u32::try_from(count) else { return refuse("too many groups") };
-    superblock.raw.s_inodes_count = U32::new(count * superblock.raw.s_inodes_per_group.get());
-    if superblock.features().compat(Compat::SPARSE_SUPER2) && count > 1 {
-        let last = if count > 2 { count - 1 } else { 0 };
-        superblock.raw.s_backup_bgs = [U32::new(1), U32::new(last)];
-    }
-    Ok(count)
-}
-
-fn probe_layout(superblock: &Superblock) -> Result<Layout> {
-    Layout::new(superblock, u64::MAX).map_err(|why| {
-        Error::Option(format!(
-            "these sizes do not fit together: {why}: give another size or other features"
-        ))
-    })
-}
-
-fn finish_sizes(superblock: &mut Superblock, options: &MkfsOptions) -> Result<()> {
-    let percent = options.reserved_percent.unwrap_or(5.0);
-    if !(0.0..=50.0).contains(&percent) {
-        return refuse(format!("{percent} percent cannot be reserved: give 0 to 50, such as 5"));
-    }
-    // The precision suffices for a percentage.
-    superblock.set_reserved_blocks((superblock.blocks_count() as f64 * percent / 100.0) as u64);
-    Ok(())
 }
