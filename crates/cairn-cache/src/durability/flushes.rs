@@ -7,11 +7,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+use cairn_base::ranked_lock::{Condvar, Mutex, MutexGuard, Rank};
 use cairn_base::sabotage::Safeguard;
 use cairn_block::zoned::ZonedDevice;
 use cairn_block::{Batch, BlockDevice, Completion, Error, Geometry, Result};
+
+use super::gather::Gather;
 
 /// A point in time: the number of the last flush that had begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +38,8 @@ pub struct Flushes {
     numbers: Arc<Numbers>,
     shared: Mutex<Shared>,
     ended: Condvar,
+    /// For the caller that waits for more of them.
+    joined: Condvar,
 }
 
 #[derive(Default)]
@@ -56,12 +61,19 @@ impl Numbers {
     }
 }
 
-/// The flush that runs for the callers of [`Flushes::cover`], and the last of these flushes that
-/// failed.
+/// The flushes for the callers of [`Flushes::cover`].
 #[derive(Default)]
 struct Shared {
     running: Option<u64>,
+    /// The last that failed.
     failed: Option<(u64, Error)>,
+    /// Callers that wait for the next one.
+    waiting: usize,
+    /// How many have begun.
+    rounds: u64,
+    /// One of the callers waits for more of them, and begins the next one then.
+    is_gathering: bool,
+    gather: Gather,
 }
 
 impl Flushes {
@@ -69,7 +81,8 @@ impl Flushes {
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
         let shared = Mutex::new(Rank::Leaf, Shared::default());
-        Arc::new(Self { inner, numbers: Arc::default(), shared, ended: Condvar::new() })
+        let (ended, joined) = (Condvar::new(), Condvar::new());
+        Arc::new(Self { inner, numbers: Arc::default(), shared, ended, joined })
     }
 
     /// The mark for all writes that have completed.
@@ -88,29 +101,65 @@ impl Flushes {
     /// # Errors
     /// The error of the flush that this caller requested or shared.
     pub fn cover(&self, mark: Mark) -> Result<FlushOrigin> {
-        let mut waited = false;
-        let number = {
-            let mut shared = self.shared.lock();
-            loop {
-                if self.is_covered(mark) || Safeguard::DataFlush.is_off() {
-                    return Ok(if waited { FlushOrigin::Shared } else { FlushOrigin::Already });
+        let mut shared = self.shared.lock();
+        // The round this caller waits for, and whether it waits for a flush that covers it.
+        let (mut joined, mut shares) = (None, false);
+        loop {
+            if self.is_covered(mark) || Safeguard::DataFlush.is_off() {
+                if joined == Some(shared.rounds) {
+                    shared.waiting -= 1;
                 }
-                let Some(running) = shared.running else { break };
-                waited = true;
-                while shared.running == Some(running) {
-                    self.ended.wait(&mut shared);
-                }
-                if running > mark.0
-                    && let Some((_, error)) =
-                        shared.failed.as_ref().filter(|(number, _)| *number == running)
+                let waited = shares || joined.is_some();
+                return Ok(if waited { FlushOrigin::Shared } else { FlushOrigin::Already });
+            }
+            if shared.running.is_some_and(|running| running > mark.0) {
+                shares = true;
+            } else if shares || joined.is_some_and(|round| round != shared.rounds) {
+                // The flush for this caller has ended without success.
+                if let Some((number, error)) = &shared.failed
+                    && *number > mark.0
                 {
                     return Err(error.clone());
                 }
+                (joined, shares) = (None, false);
+                continue;
+            } else {
+                if joined.is_none() {
+                    joined = Some(shared.rounds);
+                    shared.waiting += 1;
+                    self.joined.notify_one();
+                }
+                if shared.running.is_none() && !shared.is_gathering {
+                    return self.lead(shared);
+                }
             }
-            let number = self.numbers.begin();
-            shared.running = Some(number);
-            number
-        };
+            self.ended.wait(&mut shared);
+        }
+    }
+
+    /// Flushes for all callers that wait for the next flush, perhaps after a wait for more.
+    fn lead(&self, mut shared: MutexGuard<Shared>) -> Result<FlushOrigin> {
+        let before = shared.waiting;
+        if let Some((patience, expected)) = shared.gather.patience(before) {
+            shared.is_gathering = true;
+            let end = Instant::now() + patience;
+            while shared.waiting < expected {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                self.joined.wait_for(&mut shared, left);
+            }
+            shared.is_gathering = false;
+            let waiting = shared.waiting;
+            shared.gather.waited(before, waiting);
+        }
+        let number = self.numbers.begin();
+        shared.running = Some(number);
+        shared.rounds += 1;
+        let served = std::mem::take(&mut shared.waiting);
+        drop(shared);
+        let start = Instant::now();
         let outcome = self.inner.flush();
         self.numbers.end(number, outcome.is_ok());
         let mut shared = self.shared.lock();
@@ -118,6 +167,8 @@ impl Flushes {
         if let Err(error) = &outcome {
             shared.failed = Some((number, error.clone()));
         }
+        let waiting = shared.waiting;
+        shared.gather.ended(served, waiting, start.elapsed());
         drop(shared);
         self.ended.notify_all();
         outcome.map(|()| FlushOrigin::Flushed)

@@ -10,6 +10,7 @@
 //! same answer. It is the only source for the statement that data is durable.
 
 mod flushes;
+mod gather;
 mod ledger;
 
 pub use flushes::{FlushOrigin, Flushes, Mark};

@@ -72,6 +72,48 @@ fn all_waiters_of_a_failed_flush_get_the_error() {
     assert_eq!(flushes.cover(mark).unwrap(), FlushOrigin::Flushed);
 }
 
+/// Writers in a closed loop on a device whose flush takes longer than their work: each call returns
+/// when it is covered, and the flushes, which wait for who is on the way back, serve more than the
+/// half that would fall into each.
+#[test]
+fn writers_that_come_back_are_served_together() {
+    const WRITERS: u64 = 8;
+    let stats = Arc::new(Stats::new(Arc::new(Slow(MemoryDevice::new(1 << 16)))));
+    let flushes = Flushes::new(stats.clone());
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let mark = flushes.mark();
+                    flushes.cover(mark).unwrap();
+                    assert!(flushes.is_covered(mark));
+                }
+            });
+        }
+    });
+    let count = stats.snapshot().flushes;
+    assert!((20..=8 * 20).contains(&count), "{count}");
+    println!("{count} flushes for {} calls", WRITERS * 20);
+}
+
+/// A device whose flush takes ten milliseconds.
+struct Slow(MemoryDevice);
+
+impl BlockDevice for Slow {
+    fn geometry(&self) -> cairn_block::Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, batch: cairn_block::Batch) -> cairn_block::Completion {
+        self.0.submit(batch)
+    }
+
+    fn flush(&self) -> cairn_block::Result<()> {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        self.0.flush()
+    }
+}
+
 #[test]
 fn a_loaded_inode_is_as_durable_as_what_is_under_way() {
     let flushes = Flushes::new(Arc::new(MemoryDevice::new(1 << 16)));
