@@ -38,7 +38,7 @@ pub mod usage;
 pub mod version;
 mod wording;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -58,22 +58,38 @@ pub fn main() -> ExitCode {
     limits::with_stack(|| run(std::env::args_os().collect()))
 }
 
+/// The exit status of the program, called by this name: helpers of mount(8) and umount(8) have the
+/// statuses of these, 1 for wrong usage and 32 for what failed.
+fn helper_status(program: Option<&OsStr>, status: Status) -> ExitCode {
+    let is_helper = program.is_some_and(|name| {
+        commands::mount::helper::is_helper(name) || commands::umount::helper::is_helper(name)
+    });
+    match status {
+        Status::Success => ExitCode::SUCCESS,
+        _ if !is_helper => status.into(),
+        Status::Usage => ExitCode::from(1),
+        _ => ExitCode::from(32),
+    }
+}
+
 /// As [`main`], with these arguments (the first is the program's name).
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(status) = commands::mkfs_names::run(&arguments) {
         return status.into();
     }
-    if let Some(help) = commands::mount::helper::help(&arguments) {
+    let help = commands::mount::helper::help(&arguments);
+    if let Some(help) = help.or_else(|| commands::umount::helper::help(&arguments)) {
         // A closed pipe is no error.
         let _ = output::with_stdout(|stdout| stdout.write_fmt(format_args!("{help}")));
         return if arguments.len() > 1 { Status::Success } else { Status::Usage }.into();
     }
     let status = {
         let called = arguments.first().cloned();
-        move |status| commands::mount::helper::status(called.as_slice(), status)
+        move |status| helper_status(called.as_deref(), status)
     };
-    let arguments = commands::mount::helper::rewrite(arguments);
+    let arguments = commands::umount::helper::rewrite(&arguments)
+        .unwrap_or_else(|| commands::mount::helper::rewrite(arguments));
     let words = arguments.clone();
     let arguments = option_order::options_first(&Cli::command(), arguments, 1);
     let cli = match Cli::try_parse_from(arguments) {

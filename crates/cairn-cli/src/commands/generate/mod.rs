@@ -46,6 +46,8 @@ pub fn run(args: &Args, program: &clap::Command) -> Outcome {
     for (name, page) in helper::pages() {
         write(page.as_bytes(), &pages.join(name))?;
     }
+    let (name, page) = crate::commands::umount::helper::PAGE;
+    write(page.as_bytes(), &pages.join(name))?;
     let mut program = completions::shown(program);
     for (shell, below) in [
         (Shell::Bash, "bash-completion/completions"),

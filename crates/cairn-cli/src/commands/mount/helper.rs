@@ -6,9 +6,6 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::ExitCode;
-
-use crate::failure::Status;
 
 /// What the helper prints about itself.
 const HELP: &str = "\
@@ -46,18 +43,6 @@ pub fn help(arguments: &[OsString]) -> Option<&'static str> {
         [] => false,
     };
     (asks && arguments.first().is_some_and(|program| is_helper(program))).then_some(HELP)
-}
-
-/// The exit status of the program, called by this command line: mount(8)'s helpers have the
-/// statuses of mount(8), 1 for wrong usage and 32 for a mount that failed.
-#[must_use]
-pub fn status(arguments: &[OsString], status: Status) -> ExitCode {
-    match status {
-        Status::Success => ExitCode::SUCCESS,
-        _ if !arguments.first().is_some_and(|program| is_helper(program)) => status.into(),
-        Status::Usage => ExitCode::from(1),
-        _ => ExitCode::from(32),
-    }
 }
 
 /// Turns a helper's command line into `cairn mount …`; leaves others alone.
@@ -109,7 +94,9 @@ fn flag(letter: u8) -> &'static [&'static str] {
     }
 }
 
-fn is_helper(program: &OsStr) -> bool {
+/// True if the program was called by a helper's name.
+#[must_use]
+pub fn is_helper(program: &OsStr) -> bool {
     let name = Path::new(program).file_name().unwrap_or_default();
     name == "mount.fuse.cairn" || name == "mount.cairn"
 }

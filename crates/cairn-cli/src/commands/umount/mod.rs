@@ -1,6 +1,7 @@
 //! `cairn umount`.
 
 mod frozen;
+pub mod helper;
 mod in_use;
 mod wait;
 
@@ -62,6 +63,9 @@ pub struct Args {
     #[arg(short = 't', long = "types", value_name = "TYPE", requires = "all",
         value_parser = ["cairn", "fuse.cairn"])]
     pub kind: Option<String>,
+    /// Called by umount(8): does not wait where the volume is mounted in another place.
+    #[arg(long, hide = true)]
+    pub helper: bool,
     /// Where images are mounted.
     #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "MOUNTPOINT")]
     pub mountpoints: Vec<PathBuf>,
@@ -163,6 +167,16 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
             mount.point.display(),
             mount.source,
             other.display()
+        ));
+        return Ok(());
+    }
+    // As after a umount(8) without a helper: the next may be that of the copy.
+    if args.helper
+        && let Some(copies) = users::listed(&users::copies(&mount.device))
+    {
+        output::complain(format_args!(
+            "{}: unmounted here; the daemon goes on, because of {copies}",
+            mount.point.display()
         ));
         return Ok(());
     }

@@ -10,7 +10,7 @@ use super::{SIZE, refused, remount, remounted};
 use crate::fixture::{CAIRN, Volume};
 
 /// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the installed
-/// program, the image, the mount point.
+/// program, the image, the mount point, a place for a copy of the image.
 const MOUNT8: &str = r#"
 set -e
 mount -t tmpfs none "$(readlink -f /sbin)"
@@ -34,6 +34,20 @@ grep -q " $2 .* fuse.cairn" /proc/self/mountinfo
 mount -t cairn.ext4 "$1" "$2"
 "$0" umount "$2"
 if mount -t cairn.f2fs "$1" "$2" 2>/dev/null; then echo "ext4 was mounted as f2fs"; fi
+# umount(8) returns when the image is clean.
+ln -s "$0" /sbin/umount.fuse.cairn
+mount -t cairn "$1" "$2"
+head -c 60000000 /dev/urandom > "$2/large"
+umount "$2"
+cp --sparse=always "$1" "$3"
+mount -t cairn "$1" "$2"
+cd "$2"
+if umount "$2" 2>/dev/null; then echo "unmounted while in use"; else [ $? = 32 ] || echo "status $?"; fi
+cd /
+mkdir /sbin/copy
+mount --bind "$2" /sbin/copy
+umount "$2" 2>/dev/null
+umount /sbin/copy
 "#;
 
 #[test]
@@ -58,7 +72,7 @@ fn an_installed_cairn_serves_mount8() {
     ] {
         assert!(fs::metadata(root.join(file)).unwrap().len() > 100, "{file}");
     }
-    for helper in ["sbin/mount.fuse.cairn", "sbin/mount.cairn"] {
+    for helper in ["sbin/mount.fuse.cairn", "sbin/mount.cairn", "sbin/umount.fuse.cairn"] {
         assert_eq!(fs::read_link(root.join(helper)).unwrap(), Path::new("/usr/bin/cairn"));
     }
     let mut command = judge::command("unshare");
@@ -66,11 +80,14 @@ fn an_installed_cairn_serves_mount8() {
         root.join("usr/bin/cairn"),
         volume.image(),
         volume.root(),
+        volume.outside("copy"),
     ]);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
     judge::assert_clean(&volume.image());
+    judge::assert_clean(&volume.outside("copy"));
+    assert!(judge::debugfs(&volume.outside("copy"), "stat /large").contains("Size: 60000000"));
 }
 
 /// An option that no mount takes is a usage error, at mount and at remount. One that this mount
