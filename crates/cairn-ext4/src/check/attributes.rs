@@ -11,7 +11,7 @@ use super::claims::Claims;
 use super::facts::Bytes;
 use super::state::State;
 use super::value::{self, Says};
-use super::{kinds, one_bit};
+use super::{kinds, one_bit, placed};
 use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
@@ -109,6 +109,7 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
     let mut sealed = xattr::verify_block(&bytes, pba, state.layout.checksum, ino);
     let right = sealed.as_ref().err();
     let right = right.and_then(|why| one_bit::attributes(state, (ino, pba), &bytes, why));
+    let right = right.or_else(|| placed::block(state, (ino, pba), &bytes));
     let bytes: &[u8] = right.as_deref().unwrap_or(&bytes);
     if right.is_some() {
         sealed = Ok(());

@@ -347,7 +347,8 @@ cairn_check::kinds! {
         "The mark is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
-        "An extended attribute has a name, or an access control list, that no reader accepts.",
+        "An extended attribute has a name, a place of its value, or an access control list, that no \
+            reader accepts.",
         "The attribute is removed.";
     /// Checksum of an attribute block.
     XATTR_CHECKSUM = "ext4.xattr.checksum", Losing,
@@ -364,6 +365,11 @@ cairn_check::kinds! {
     /// References to an attribute block.
     XATTR_REFERENCES = "ext4.xattr.references", Accounting,
         "The attribute block does not count the inodes that share it.",
+    /// The place of a value.
+    XATTR_PLACE = "ext4.xattr.place", Accounting,
+        "The value of an extended attribute is not where its entry says, and the other values show \
+            where it is.",
+        "The place is set.";
         "The count is set.";
     /// An attribute's value in an inode.
     XATTR_VALUE = "ext4.xattr.value", Losing,

@@ -57,6 +57,7 @@ mod orphan_inode;
 mod orphans;
 mod owners;
 mod quota;
+mod placed;
 mod record;
 pub mod repair;
 mod resize_inode;

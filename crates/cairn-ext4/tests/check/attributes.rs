@@ -152,3 +152,50 @@ fn permissions_beyond_rwx_in_an_access_control_list_cost_nothing() {
     assert_eq!((plan.before.count(), plan.changes.is_empty()), (0, true));
     snapshot(sound).assert_same(&snapshot(after));
 }
+/// Values lie side by side up to the end of their container.
+#[test]
+fn a_wrong_place_of_a_value_costs_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let mut wrong = Vec::new();
+    for (inode_size, features) in [("256", "^metadata_csum"), ("128", "metadata_csum")] {
+        let (sound, place) = volume_with(&path, inode_size, features);
+        let before = snapshot(sound.fork());
+        let (user, list) = (entry(&sound, place, 1).0, entry(&sound, place, 2).0);
+        let field = |at: u64| {
+            let bytes = sound.read_at(place + at + 2, 2).unwrap();
+            u16::from_le_bytes([bytes[0], bytes[1]])
+        };
+        for (at, stored) in [user, list].into_iter().flat_map(|at| {
+            let right = field(at);
+            [right + 1, right ^ 2, right ^ 0x4000, 0].map(|stored| (at, stored))
+        }) {
+            let device = sound.fork();
+            device.write_at(place + at + 2, stored.to_le_bytes().to_vec()).unwrap();
+            let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+            let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+            before.assert_same(&snapshot(after.fork()));
+            // A checksum tells one bit.
+            let is_bit = codes == ["ext4.metadata.bit"] && features == "metadata_csum";
+            if !(is_bit || codes == ["ext4.xattr.place"]) || plan.after.count() > 0 {
+                wrong.push(format!("{features}: {at} -> {stored}: {codes:?}"));
+            }
+            wrong.extend(complaint(&after, &hurt));
+        }
+        // Of two wrong places no other value shows any: in inodes values have no hash.
+        let device = sound.fork();
+        for at in [user, list] {
+            let stored = (field(at) - 1).to_le_bytes();
+            device.write_at(place + at + 2, stored.to_vec()).unwrap();
+        }
+        let (plan, after) = repaired(&device, Scope::All).unwrap();
+        let lost = plan.steps.losing().count();
+        if lost == 0 {
+            wrong.push(format!("{features}: nothing is lost"));
+        }
+        wrong.extend(complaint(&after, &hurt));
+        snapshot(after);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+

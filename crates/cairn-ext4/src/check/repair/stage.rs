@@ -41,7 +41,7 @@ impl Stage {
         let code = finding.kind.code;
         let is = |kinds: &[&cairn_check::Kind]| kinds.iter().any(|kind| kind.code == code);
         let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
-        if is(&[&kinds::METADATA_BIT, &kinds::XATTR_MARK]) {
+        if is(&[&kinds::METADATA_BIT, &kinds::XATTR_MARK, &kinds::XATTR_PLACE]) {
             Self::Bits
         } else if is(&[
             &kinds::SUPERBLOCK_BIT,
