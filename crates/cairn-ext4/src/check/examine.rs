@@ -131,6 +131,7 @@ fn once(
         report.no_repair = Some("its journal is on another device: use e2fsck".into());
     }
     if let Some(user) = &state.user {
+        report.in_use = Some(user.clone());
         report.no_repair = Some(format!(
             "{user} uses it, or went down while it did (multiple-mount protection): unmount it \
              there, or clear the mark with `tune2fs -f -E clear_mmp` if nobody uses it"
