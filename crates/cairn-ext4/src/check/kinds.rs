@@ -207,6 +207,20 @@ cairn_check::kinds! {
         "The encrypted directory has another policy than all that lies in it, which agrees.",
         "The directory gets the policy of what lies in it.";
     /// The flag of encryption, without a context.
+    /// A byte of a context.
+    ENCRYPTION_BYTE = "ext4.encryption.byte", Accounting,
+        "One byte of an encrypted inode's context is wrong, without which the inode has none.",
+        "The byte is set.";
+    /// A byte of a context that the directory shows.
+    ENCRYPTION_INHERITED = "ext4.encryption.inherited", Accounting,
+        "The policy of an encrypted inode has one byte that the directory and what else lies in it \
+            have otherwise.",
+        "The byte is set.";
+    /// A name in an encrypted directory.
+    ENCRYPTION_NAME = "ext4.encryption.name", Losing,
+        "A name in an encrypted directory leads to an inode that is not encrypted as the directory \
+            is.",
+        "The name is removed; the inode gets one in lost+found.";
     ENCRYPTION_FLAG = "ext4.encryption.flag", Losing,
         "The inode is marked as encrypted, and has no context, so that nothing could decrypt it.",
         "The mark is removed; the contents stay as they are.";
