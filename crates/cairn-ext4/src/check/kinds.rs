@@ -96,6 +96,11 @@ cairn_check::kinds! {
     GROUP_PLACE = "ext4.group.place", Losing,
         "The group descriptor places a bitmap or an inode table where none can be.",
         "It gets its place of a backup, or a new one; then the files of a table are lost.";
+    /// A descriptor that the log has right.
+    GROUP_UNREPLAYED = "ext4.group.unreplayed", Accounting,
+        "A group descriptor is one with which Linux mounts no volume; the journal, which was not \
+            replayed, has the right one.",
+        "The journal is replayed.";
     /// Structures over each other.
     GROUP_OVERLAP = "ext4.group.overlap", Losing,
         "A bitmap or an inode table lies over another structure of the volume.",
