@@ -143,10 +143,9 @@ fn fast_symlink(state: &State, ino: Ino, record: &Record) {
 /// The target of a symbolic link in a block.
 fn slow_symlink(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
     let size = u64::from(state.layout.block_size);
-    // A block that was never written has no target, whatever its bytes are.
-    let is_block = claims.end == 1 && claims.end_written == 1;
-    if record.size == 0 || record.size >= size || !is_block {
-        return symlink_fault(state, ino, record, claims.end_written.saturating_mul(size));
+    // Readers, and Linux, take the target also from a block that is marked as never written.
+    if record.size == 0 || record.size >= size || claims.end != 1 {
+        return symlink_fault(state, ino, record, claims.end.saturating_mul(size));
     }
     let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
     let Some(pba) = claims.first_block() else { return };
