@@ -207,11 +207,6 @@ cairn_check::kinds! {
     ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
         "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
-    /// The policy of an encrypted directory.
-    ENCRYPTION_POLICY = "ext4.encryption.policy", Accounting,
-        "The encrypted directory has another policy than all that lies in it, which agrees.",
-        "The directory gets the policy of what lies in it.";
-    /// The flag of encryption, without a context.
     /// A byte of a context.
     ENCRYPTION_BYTE = "ext4.encryption.byte", Accounting,
         "One byte of an encrypted inode's context is wrong, without which the inode has none.",
@@ -226,6 +221,11 @@ cairn_check::kinds! {
         "A name in an encrypted directory leads to an inode that is not encrypted as the directory \
             is.",
         "The name is removed; the inode gets one in lost+found.";
+    /// The policy of an encrypted directory.
+    ENCRYPTION_POLICY = "ext4.encryption.policy", Accounting,
+        "The encrypted directory has another policy than all that lies in it, which agrees.",
+        "The directory gets the policy of what lies in it.";
+    /// The flag of encryption, without a context.
     ENCRYPTION_FLAG = "ext4.encryption.flag", Losing,
         "The inode is marked as encrypted, and has no context, so that nothing could decrypt it.",
         "The mark is removed; the contents stay as they are.";
@@ -364,6 +364,11 @@ cairn_check::kinds! {
         "The mark that begins the attributes in the inode has a wrong byte, and a list of them \
             follows: readers see none of them.",
         "The mark is set.";
+    /// The place of a value.
+    XATTR_PLACE = "ext4.xattr.place", Accounting,
+        "The value of an extended attribute is not where its entry says, and the other values show \
+            where it is.",
+        "The place is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
         "An extended attribute has a name, a place of its value, or an access control list, that no \
@@ -384,16 +389,15 @@ cairn_check::kinds! {
     /// References to an attribute block.
     XATTR_REFERENCES = "ext4.xattr.references", Accounting,
         "The attribute block does not count the inodes that share it.",
-    /// The place of a value.
-    XATTR_PLACE = "ext4.xattr.place", Accounting,
-        "The value of an extended attribute is not where its entry says, and the other values show \
-            where it is.",
-        "The place is set.";
         "The count is set.";
     /// An attribute's value in an inode.
     XATTR_VALUE = "ext4.xattr.value", Losing,
         "The inode that should hold the value of an extended attribute does not.",
         "The attribute is removed.";
+    /// The inode of a value that nothing refers to.
+    VALUE_UNREACHABLE = "ext4.value.unreachable", Accounting,
+        "The inode holds the value of an extended attribute, and no attribute refers to it.",
+        "It becomes a file in lost+found.";
     /// References to the inode of a value.
     VALUE_REFERENCES = "ext4.value.references", Accounting,
         "The inode of an attribute's value does not count the attributes that refer to it.",

@@ -77,6 +77,7 @@ impl Stage {
         } else if is(&[
             &kinds::INODE_LINKS,
             &kinds::INODE_UNREACHABLE,
+            &kinds::VALUE_UNREACHABLE,
             &kinds::INODE_BLOCKS,
             &kinds::XATTR_REFERENCES,
             &kinds::VALUE_REFERENCES,
