@@ -41,7 +41,7 @@ pub use exit::ExitStatus;
 pub use finding::{Finding, Value};
 pub use findings::Findings;
 pub use kind::{Kind, Severity};
-pub use place::Place;
+pub use place::{Place, escaped};
 pub use progress::{Observer, Phase, Progress};
 pub use report::{Report, Usage};
 pub use sparse::Sparse;

@@ -171,7 +171,10 @@ impl fmt::Display for Place {
     }
 }
 
-pub(crate) fn escaped(bytes: &[u8]) -> String {
+/// A name or path for a line: as text, with quotes, control characters and bytes that are no UTF-8
+/// escaped.
+#[must_use]
+pub fn escaped(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {

@@ -40,6 +40,8 @@ pub struct Report {
     pub cancelled: bool,
     /// Why no repair is possible, whatever was found: the format's repair refuses such volumes.
     pub no_repair: Option<String>,
+    /// Who else uses the volume, by its own word, or did when it went down.
+    pub in_use: Option<String>,
 }
 
 impl Report {
@@ -47,8 +49,9 @@ impl Report {
     #[must_use]
     pub fn new(findings: Findings, usage: Usage) -> Self {
         let (findings, counts) = findings.into_lists();
-        let (recovered, cancelled, no_repair) = (Vec::new(), false, None);
-        Self { findings, counts, usage, recovered, cancelled, no_repair }
+        let (recovered, cancelled) = (Vec::new(), false);
+        let (no_repair, in_use) = (None, None);
+        Self { findings, counts, usage, recovered, cancelled, no_repair, in_use }
     }
 
     /// Number of all findings.

@@ -67,6 +67,8 @@ impl Probe {
     }
 }
 
+/// Why a backup is used where no superblock is.
+const NO_MAGIC: &str = "the first superblock is damaged (its magic number is missing)";
 /// What gives the volume its superblock back.
 const REPAIR: &str = "check and repair it";
 /// The same, where something may be lost.
@@ -100,21 +102,30 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
         Err(error) => Some(error.clone()),
     };
     if let Some(wrong) = wrong
-        && let Some(found) = search(device, &first, None, &damaged(&wrong))?
+        && let Some(found) = search(device, &first, Places::All, &damaged(&wrong))?
     {
         return Ok(Some(found));
     }
     Ok(Some(Probe { superblock: decoded?, backup: None }))
 }
 
-/// Looks for the backups of a volume whose first superblock is lost. Use it for devices without
-/// another known format, because a volume that was replaced can leave backups.
+/// Looks for the backups of a volume whose first superblock is lost, in usual places: nothing says
+/// that there is one, and each place is a read. Use it for devices without another known format,
+/// because a volume that was replaced can leave backups.
 ///
 /// # Errors
 /// The device cannot be read.
 pub fn probe_backups(device: &dyn BlockDevice) -> Result<Option<Probe>> {
-    let first = first_bytes(device)?;
-    search(device, &first, None, "the first superblock is damaged (its magic number is missing)")
+    search(device, &first_bytes(device)?, Places::Usual, NO_MAGIC)
+}
+
+/// As [`probe_backups`], also in unusual places, if there is none in a usual one. Reads up to
+/// 128 MiB: use it where a volume is known to be damaged.
+///
+/// # Errors
+/// The device cannot be read.
+pub fn probe_all_backups(device: &dyn BlockDevice) -> Result<Option<Probe>> {
+    search(device, &first_bytes(device)?, Places::All, NO_MAGIC)
 }
 
 /// Looks for the superblock at `kib` KiB, by the option `sb=`, and the descriptors beside it.
@@ -155,7 +166,7 @@ pub(crate) fn with_other_descriptors(
     wrong: &Corrupt,
 ) -> Result<Option<Probe>> {
     let why = format!("the group descriptors are damaged ({wrong})");
-    search(device, &superblock.encode(), Some(superblock), &why)
+    search(device, &superblock.encode(), Places::Of(superblock), &why)
 }
 
 /// Refuses a volume whose blocks the device cannot read one by one.
@@ -182,18 +193,28 @@ fn damaged(wrong: &Corrupt) -> String {
     format!("the first superblock is damaged ({wrong})")
 }
 
-/// The first backup with valid superblock and descriptors. With `superblock`, only backups of that
-/// volume count, and that superblock is used.
+/// Where backups are looked for.
+enum Places<'a> {
+    /// In usual places.
+    Usual,
+    /// In all places.
+    All,
+    /// In usual places; only those of this volume count, and its superblock is used.
+    Of(&'a Superblock),
+}
+
+/// The first backup with valid superblock and descriptors.
 fn search(
     device: &dyn BlockDevice,
     first: &[u8],
-    superblock: Option<&Superblock>,
+    places: Places<'_>,
     why: &str,
 ) -> Result<Option<Probe>> {
     let size = device.geometry().size;
-    let mut found = match superblock {
-        Some(_) => backups::usual(device, first, size),
-        None => backups::all(device, first, size),
+    let (mut found, superblock) = match places {
+        Places::Usual => (backups::usual(device, first, size), None),
+        Places::All => (backups::all(device, first, size), None),
+        Places::Of(superblock) => (backups::usual(device, first, size), Some(superblock)),
     };
     // Not that of an older volume, where that of the younger one has damaged descriptors.
     let Some(uuid) =

@@ -19,7 +19,7 @@ use crate::error::{Cause, Class, Error, Result};
 use crate::format::{self, Format, f2fs};
 use crate::image::ImageSpec;
 use crate::interrupted::interrupted_repair;
-use crate::tune::known;
+use crate::recognise::recognise;
 use crate::volume::{open_device, runtime};
 
 /// The result of a check, and the format of the volume.
@@ -144,7 +144,8 @@ impl Observer for Told {
 /// The format of a volume that is to be checked or repaired. Its superblocks may be damaged, as
 /// long as one can be made of them.
 pub(crate) fn checkable(device: &Arc<dyn BlockDevice>) -> std::result::Result<Format, Cause> {
-    let found = known(device);
+    let found = format::probe_damaged(&**device)
+        .and_then(|found| found.ok_or_else(|| Cause::UnknownFormat { hint: recognise(&**device) }));
     match &found {
         Err(Cause::Format { format: Format::F2fs, class: Class::Corrupt, .. })
             if f2fs::is_checkable(device)? =>

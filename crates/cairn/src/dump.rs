@@ -53,7 +53,7 @@ pub(crate) fn format_of(
         return Ok(Format::F2fs);
     }
     // A damaged superblock is an error of the probe, but still says what the volume is.
-    match format::probe(device) {
+    match format::probe_damaged(device) {
         Ok(Some(format)) | Err(Cause::Format { format, .. }) => Ok(format),
         Ok(None) => match recognise(device) {
             None if cairn_ext4::rescue::has_unusual_backup(device) => Ok(Format::Ext4),

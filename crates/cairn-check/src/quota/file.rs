@@ -113,8 +113,10 @@ impl QuotaFile {
                 file.flags = head.dqi_flags.get();
             }
         }
-        let mut walk = Walk { file: &mut file, blocks, block, seen: HashSet::new(), last: None };
+        let (seen, leaves) = (HashSet::new(), BTreeMap::new());
+        let mut walk = Walk { file: &mut file, blocks, block, seen, leaves, last: None };
         walk.node(ROOT, LEVELS, 0);
+        walk.strays();
         file
     }
 
@@ -194,6 +196,8 @@ struct Walk<'a> {
     blocks: u32,
     block: &'a mut dyn FnMut(u32) -> Option<Vec<u8>>,
     seen: HashSet<u32>,
+    /// Blocks of entries, and how many of each block's entries were looked up.
+    leaves: BTreeMap<u32, u64>,
     /// The last block of entries.
     last: Option<(u32, Vec<u8>)>,
 }
@@ -238,9 +242,24 @@ impl Walk<'_> {
             .and_then(|(_, bytes)| entries(bytes).find(|entry| entry.dqb_id.get() == id));
         match found {
             Some(raw) => {
+                let known = self.leaves.entry(number).or_default();
+                *known = known.saturating_add(1);
                 self.file.entries.insert(id, Entry::decode(&raw));
             }
             None => self.damage(|| format!("block {number} has no entry of {id}")),
+        }
+    }
+
+    /// Entries to which no reference leads: readers of whole blocks take them for entries.
+    fn strays(&mut self) {
+        for (number, known) in std::mem::take(&mut self.leaves) {
+            let bytes = (self.block)(number).unwrap_or_default();
+            let stored = as_u64(entries(&bytes).count());
+            if stored > known {
+                self.damage(|| {
+                    format!("block {number} has {stored} entries, and references lead to {known}")
+                });
+            }
         }
     }
 }

@@ -86,6 +86,11 @@ fn damage_is_said_and_the_rest_is_read() {
         assert!(why.contains(word), "byte {at}: {why:?}");
         assert!(file.entries.len() == if at == 1024 { 0 } else { 40 - usize::from(at > 1024) });
     }
+    // A limit in a slot without an entry: the last one of the first block of entries is in use.
+    let entry = (0..sound.len()).rfind(|at| sound[*at..].starts_with(&[39, 0, 0, 0, 0, 0, 0, 0]));
+    let file = with(entry.unwrap() + 72 + 8, 9);
+    assert!(file.damage.unwrap_or_default().contains("references lead to"));
+    assert_eq!(file.entries.len(), 40);
     assert!(read(OwnerKind::User, &[]).damage.is_some());
     assert!(read(OwnerKind::User, &sound[..1024]).damage.is_some());
     assert!(read(OwnerKind::Project, &sound).damage.is_some());

@@ -45,6 +45,10 @@ fn advice(error: &Error) -> Option<&'static str> {
         Cause::UnknownFormat { hint: Some(hint) } if hint.what == "an empty file" => {
             "`cairn mkfs --size 1G IMAGE` makes a filesystem in it"
         }
+        Cause::UnknownFormat { hint: None } => {
+            "check the name, or give the filesystem's place: 'IMAGE?offset=BYTES'; if a volume of \
+             ext4 was there, `cairn check` and `cairn rescue` look for copies of its superblock"
+        }
         Cause::Format { class: Class::Unreplayable, .. } => {
             "run `cairn check --repair=all` on it, which keeps what is intact of the journal; \
              cairn rescue copies out what is left"

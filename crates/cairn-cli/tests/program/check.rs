@@ -85,6 +85,27 @@ fn defects_of_f2fs_are_found() {
     judge::assert_f2fs_clean(Path::new(&image));
 }
 
+/// With nothing to repair, too, a check says who uses the volume.
+#[test]
+fn a_check_names_who_uses_a_volume_with_multiple_mount_protection() {
+    use std::os::unix::fs::FileExt;
+    let (_dir, image) = in_dir("disk.img");
+    let features = ["-t", "ext4", "-b", "1024", "-O", "mmp,^metadata_csum"];
+    judge::mke2fs(Path::new(&image), 8 << 20, &features);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    let mut block = [0; 8];
+    file.read_exact_at(&mut block, 1024 + 0x168).unwrap();
+    let block = u64::from_le_bytes(block) * 1024;
+    file.write_all_at(&[9, 0, 0, 0], block + 4).unwrap();
+    file.write_all_at(b"other\0", block + 16).unwrap();
+    let said = works(&["check", &image]);
+    let user = "the computer \"other\" uses it, or went down while it did (mmp)\n";
+    assert!(said.contains(user) && said.ends_with(": clean\n"), "{said}");
+    let said: serde_json::Value =
+        serde_json::from_str(&works(&["check", "--json", &image])).unwrap();
+    assert_eq!(said["in_use"], "the computer \"other\"");
+}
+
 /// A volume with a wrong count, a name of nothing, and a file without a name.
 fn damaged(image: &str) {
     judge::mke2fs(Path::new(image), 8 << 20, &["-t", "ext4", "-b", "1024"]);

@@ -11,7 +11,7 @@ use super::claims::Claims;
 use super::facts::Bytes;
 use super::state::State;
 use super::value::{self, Says};
-use super::{kinds, one_bit};
+use super::{kinds, one_bit, placed};
 use crate::form::{context, stored_flags};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{Inode as Record, InodeFlags};
@@ -109,6 +109,7 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
     let mut sealed = xattr::verify_block(&bytes, pba, state.layout.checksum, ino);
     let right = sealed.as_ref().err();
     let right = right.and_then(|why| one_bit::attributes(state, (ino, pba), &bytes, why));
+    let right = right.or_else(|| placed::block(state, (ino, pba), &bytes));
     let bytes: &[u8] = right.as_deref().unwrap_or(&bytes);
     if right.is_some() {
         sealed = Ok(());
@@ -342,6 +343,10 @@ pub(super) fn check_references(state: &State) {
         let Some(record) = state.record(Ino(number)) else { continue };
         let stored = record.value_facts().references;
         let found = u64::from(facts.references());
+        // Without references, it is found as such.
+        if found == 0 {
+            continue;
+        }
         // Lustre's old volumes have no count, but the attribute's owner.
         if stored != found && !is_of_old_form(state, &record) {
             let place = Place::inode(number);

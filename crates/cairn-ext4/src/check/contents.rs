@@ -143,10 +143,9 @@ fn fast_symlink(state: &State, ino: Ino, record: &Record) {
 /// The target of a symbolic link in a block.
 fn slow_symlink(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
     let size = u64::from(state.layout.block_size);
-    // A block that was never written has no target, whatever its bytes are.
-    let is_block = claims.end == 1 && claims.end_written == 1;
-    if record.size == 0 || record.size >= size || !is_block {
-        return symlink_fault(state, ino, record, claims.end_written.saturating_mul(size));
+    // Readers, and Linux, take the target also from a block that is marked as never written.
+    if record.size == 0 || record.size >= size || claims.end != 1 {
+        return symlink_fault(state, ino, record, claims.end.saturating_mul(size));
     }
     let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
     let Some(pba) = claims.first_block() else { return };
@@ -237,8 +236,12 @@ fn size(
             let most = most_bytes(state, record);
             let is_verified = record.flags.contains(InodeFlags::VERITY);
             let implied = claims.end_written.saturating_mul(block);
-            // Behind its blocks, a quota file has nothing that anybody could read.
-            let is_empty = record.size > implied && quota::is_file(state, ino);
+            // Behind its blocks, a quota file has nothing that anybody could read. e2fsck takes no
+            // journal of extents that is longer than its blocks, by a part of a block either.
+            let is_journal = ino == state.layout.journal_ino
+                && record.flags.contains(InodeFlags::EXTENTS);
+            let is_dense = is_journal || quota::is_file(state, ino);
+            let is_empty = record.size > implied && is_dense;
             if (record.size < last && !is_verified) || record.size >= most || is_empty {
                 match state.is_reserved(ino) || facts.is_system() || facts.is_value() {
                     true => wrong(implied),

@@ -12,8 +12,9 @@ use super::dir_blocks::Directory;
 use super::disputes;
 use super::htree::{Hashes, Role};
 use super::kinds;
+use crate::form::context;
 use crate::format::dir_entry::{self, Defect, Entry};
-use crate::format::inode::InodeFlags;
+use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 
 /// Equal names of a directory that are looked for.
@@ -215,7 +216,8 @@ impl<'a> Names<'a> {
             let is_alike = facts.is_encrypted() && state.have_same_policy(self.directory.ino, ino);
             self.has_alike |= is_alike;
             if !is_alike {
-                let finding = self.finding(&kinds::ENCRYPTION_CONTEXT, block, entry);
+                state.doubted_marks.is_inside(ino);
+                let finding = self.finding(&kinds::ENCRYPTION_NAME, block, entry);
                 self.strange.push((finding, ino));
             }
         }
@@ -252,7 +254,31 @@ impl<'a> Names<'a> {
             let finding = Finding::new(&kinds::ENCRYPTION_POLICY, place).computed(ino.get());
             return state.findings.add(finding);
         }
-        strange.into_iter().for_each(|(finding, _)| state.findings.add(finding));
+        for (finding, ino) in strange {
+            state.findings.add(match self.has_alike && self.has_one_wrong_byte(ino) {
+                true => {
+                    let finding =
+                        Finding::new(&kinds::ENCRYPTION_INHERITED, Place::inode(ino.get()));
+                    finding.computed(self.directory.ino.get())
+                }
+                false => finding,
+            });
+        }
+    }
+
+    /// Does the policy of an inode differ from that of the directory in one byte? Others are no
+    /// damage: a name may lead to a wrong inode.
+    fn has_one_wrong_byte(&self, ino: Ino) -> bool {
+        let policy = |ino: Ino, record: &Record| {
+            let (_, context) = context::inside(ino, record)?;
+            let len = context.len().checked_sub(context::NONCE)?;
+            Some(context.get(..len)?.to_vec())
+        };
+        let own = policy(self.directory.ino, &self.directory.record);
+        let other = self.directory.state.record(ino).and_then(|record| policy(ino, &record));
+        let (Some(own), Some(other)) = (own, other) else { return false };
+        let wrong = own.iter().zip(&other).filter(|(one, other)| one != other).count();
+        own.len() == other.len() && wrong == 1
     }
 
     /// Compares names whose hashes are equal.

@@ -13,8 +13,8 @@ use super::evidence::{self, Candidate};
 use super::source::Source;
 use super::state::State;
 use super::{
-    attributes, bitmaps, directories, disputes, file_type, groups, inodes, links, named, open,
-    orphans, owners, quota, strays, superblock,
+    attributes, bitmaps, directories, disputes, doubted_marks, file_type, groups, inodes, links,
+    named, open, orphans, owners, quota, strays, superblock,
 };
 use crate::error::Result;
 use crate::format::features::RoCompat;
@@ -131,6 +131,7 @@ fn once(
         report.no_repair = Some("its journal is on another device: use e2fsck".into());
     }
     if let Some(user) = &state.user {
+        report.in_use = Some(user.clone());
         report.no_repair = Some(format!(
             "{user} uses it, or went down while it did (multiple-mount protection): unmount it \
              there, or clear the mark with `tune2fs -f -E clear_mmp` if nobody uses it"
@@ -159,6 +160,7 @@ fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
     state.progress.begin("directories", state.totals.directories.load(Relaxed));
     run(directories::Directories(state.clone()), THREADS, runtime);
     disputes::judge(state);
+    doubted_marks::judge(state);
     links::check(state)?;
     directories::judge_checksums(state);
     state.progress.begin("bitmaps", groups);

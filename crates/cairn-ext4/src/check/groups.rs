@@ -1,11 +1,15 @@
 //! Group descriptors: their checksums, and the places of bitmaps and tables.
 
+use std::collections::BTreeSet;
+
 use cairn_base::Pba;
 use cairn_base::units::as_index;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::{Finding, Place};
 
 use super::state::{Group, State};
 use super::{kinds, mmp};
+use crate::error::Result;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
 
@@ -33,6 +37,32 @@ pub(super) fn open(state: &mut State) {
     claim_bases(state);
     mmp::check(state);
     claim_places(state);
+}
+
+/// The groups with descriptors that cannot be. Linux mounts no volume that has one, even if the log
+/// has the right one.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn impossible(device: &dyn BlockDevice, layout: &Layout) -> Result<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for first in (0..layout.groups).step_by(as_index(layout.descs_per_block())) {
+        let at = layout.descriptor_block(first).get().saturating_mul(layout.block_size.into());
+        let block = device.read_block(at, as_index(layout.block_size))?;
+        let end = first.saturating_add(layout.descs_per_block()).min(layout.groups);
+        found.extend((first..end).filter(|number| {
+            let at = layout.descriptor_offset(*number);
+            let bytes = block.get(at..at.saturating_add(as_index(layout.desc_size)));
+            let bytes = bytes.unwrap_or_default();
+            let desc = GroupDesc::decode_unchecked(bytes, layout);
+            let table = layout.inode_table_blocks();
+            GroupDesc::verify(bytes, *number, layout).is_err()
+                || [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, table)]
+                    .iter()
+                    .any(|(pba, blocks)| !is_possible(layout, *number, *pba, *blocks))
+        }));
+    }
+    Ok(found)
 }
 
 fn group(state: &State, number: u32, bytes: &[u8]) -> Group {

@@ -12,7 +12,7 @@ use super::facts::Suspect;
 use super::form;
 use super::record::{self, Verdict};
 use super::state::{Group, State};
-use super::{kinds, magic, named, one_bit};
+use super::{kinds, magic, named, one_bit, placed, secret};
 use crate::form::{shape, types};
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::inode::Inode as Record;
@@ -138,6 +138,10 @@ fn inode(state: &State, ino: Ino, bytes: &[u8]) {
         return;
     }
     let right = magic::record(state, ino, bytes);
+    let bytes = right.as_deref().unwrap_or(bytes);
+    let right = placed::record(state, ino, bytes);
+    let bytes = right.as_deref().unwrap_or(bytes);
+    let right = secret::record(state, ino, bytes);
     let bytes = right.as_deref().unwrap_or(bytes);
     let Some(mut record) = Record::decode_unchecked(bytes, &state.layout) else { return };
     form::note(state, ino, &record);

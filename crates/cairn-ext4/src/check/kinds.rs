@@ -96,6 +96,11 @@ cairn_check::kinds! {
     GROUP_PLACE = "ext4.group.place", Losing,
         "The group descriptor places a bitmap or an inode table where none can be.",
         "It gets its place of a backup, or a new one; then the files of a table are lost.";
+    /// A descriptor that the log has right.
+    GROUP_UNREPLAYED = "ext4.group.unreplayed", Accounting,
+        "A group descriptor is one with which Linux mounts no volume; the journal, which was not \
+            replayed, has the right one.",
+        "The journal is replayed.";
     /// Structures over each other.
     GROUP_OVERLAP = "ext4.group.overlap", Losing,
         "A bitmap or an inode table lies over another structure of the volume.",
@@ -202,6 +207,20 @@ cairn_check::kinds! {
     ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
         "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
+    /// A byte of a context.
+    ENCRYPTION_BYTE = "ext4.encryption.byte", Accounting,
+        "One byte of an encrypted inode's context is wrong, without which the inode has none.",
+        "The byte is set.";
+    /// A byte of a context that the directory shows.
+    ENCRYPTION_INHERITED = "ext4.encryption.inherited", Accounting,
+        "The policy of an encrypted inode has one byte that the directory and what else lies in it \
+            have otherwise.",
+        "The byte is set.";
+    /// A name in an encrypted directory.
+    ENCRYPTION_NAME = "ext4.encryption.name", Losing,
+        "A name in an encrypted directory leads to an inode that is not encrypted as the directory \
+            is.",
+        "The name is removed; the inode gets one in lost+found.";
     /// The policy of an encrypted directory.
     ENCRYPTION_POLICY = "ext4.encryption.policy", Accounting,
         "The encrypted directory has another policy than all that lies in it, which agrees.",
@@ -345,9 +364,15 @@ cairn_check::kinds! {
         "The mark that begins the attributes in the inode has a wrong byte, and a list of them \
             follows: readers see none of them.",
         "The mark is set.";
+    /// The place of a value.
+    XATTR_PLACE = "ext4.xattr.place", Accounting,
+        "The value of an extended attribute is not where its entry says, and the other values show \
+            where it is.",
+        "The place is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
-        "An extended attribute has a name, or an access control list, that no reader accepts.",
+        "An extended attribute has a name, a place of its value, or an access control list, that no \
+            reader accepts.",
         "The attribute is removed.";
     /// Checksum of an attribute block.
     XATTR_CHECKSUM = "ext4.xattr.checksum", Losing,
@@ -369,6 +394,10 @@ cairn_check::kinds! {
     XATTR_VALUE = "ext4.xattr.value", Losing,
         "The inode that should hold the value of an extended attribute does not.",
         "The attribute is removed.";
+    /// The inode of a value that nothing refers to.
+    VALUE_UNREACHABLE = "ext4.value.unreachable", Accounting,
+        "The inode holds the value of an extended attribute, and no attribute refers to it.",
+        "It becomes a file in lost+found.";
     /// References to the inode of a value.
     VALUE_REFERENCES = "ext4.value.references", Accounting,
         "The inode of an attribute's value does not count the attributes that refer to it.",

@@ -110,7 +110,7 @@ fn links(state: &State, ino: Ino, facts: &Facts) {
     }
     if facts.is_value() {
         if facts.references() == 0 {
-            state.find(&kinds::INODE_UNREACHABLE, place);
+            state.find(&kinds::VALUE_UNREACHABLE, place);
         } else if facts.links() != 1 {
             // Attributes are no names.
             state.differ(&kinds::INODE_LINKS, place, facts.links().into(), 1);

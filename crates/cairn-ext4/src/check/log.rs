@@ -12,7 +12,7 @@ use cairn_cache::budget::Budget;
 use cairn_check::{Finding, Place, Value};
 use cairn_jbd2::{Correction, FastCommit, Images, JournalArea, Remains, WrongField};
 
-use super::kinds;
+use super::{groups, kinds};
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
 use crate::format::features::Incompat;
@@ -164,11 +164,30 @@ fn mend_inode(
 }
 
 /// Replays a log on the device, if it can be replayed in whole, with single wrong bits corrected.
-/// Else nothing is written. Adds what was corrected to the findings.
+/// Else nothing is written. Adds what was corrected to the findings, and the descriptors that keep
+/// Linux from the log.
 ///
 /// # Errors
 /// The device failed.
 pub(super) fn replay(
+    log: &mut Log,
+    device: &Arc<dyn BlockDevice>,
+    layout: &Layout,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<Option<Refused>> {
+    let before = groups::impossible(&**device, layout)?;
+    let refused = replay_corrected(log, device, layout, runtime)?;
+    if refused.is_none() && !before.is_empty() {
+        let after = groups::impossible(&**device, layout)?;
+        let healed = before.iter().filter(|group| !after.contains(*group));
+        let found =
+            healed.map(|group| Finding::new(&kinds::GROUP_UNREPLAYED, Place::group(*group)));
+        log.findings.extend(found);
+    }
+    Ok(refused)
+}
+
+fn replay_corrected(
     log: &mut Log,
     device: &Arc<dyn BlockDevice>,
     layout: &Layout,

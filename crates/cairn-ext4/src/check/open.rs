@@ -87,7 +87,7 @@ fn find(
     let why = match probe::probe(&*device) {
         Ok(Some(found)) => return Ok((device, found)),
         Ok(None) => {
-            let found = probe::probe_backups(&*device)?.ok_or_else(|| none(&*device))?;
+            let found = probe::probe_all_backups(&*device)?.ok_or_else(|| none(&*device))?;
             return Ok((device, found));
         }
         Err(Error::Corrupt(why)) => why,

@@ -204,6 +204,10 @@ fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record, bytes: 
         let is_secret =
             features.incompat(Incompat::ENCRYPT) && is_taken.contains(InodeFlags::ENCRYPT);
         let kind = if is_secret { &kinds::ENCRYPTION_FLAG } else { &kinds::INODE_FLAGS };
-        state.findings.add(Finding::new(kind, place).hex(stored, computed));
+        let finding = Finding::new(kind, place).hex(stored, computed);
+        match is_secret {
+            true => state.doubted_marks.add(ino, finding),
+            false => state.findings.add(finding),
+        }
     }
 }

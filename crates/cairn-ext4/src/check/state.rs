@@ -12,6 +12,7 @@ use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
 use super::corrected::Corrected;
+use super::doubted_marks::DoubtedMarks;
 use super::facts::{Bytes, Dispute, Facts, Suspect};
 use super::kinds;
 use super::source::Source;
@@ -99,6 +100,8 @@ pub(super) struct State {
     pub(super) suspects: Mutex<Vec<Suspect>>,
     /// Inodes whose names contradict their mode, which their contents do not.
     pub(super) disputes: Mutex<BTreeMap<u64, Dispute>>,
+    /// Inodes with a mark of encryption that nothing proves.
+    pub(super) doubted_marks: DoubtedMarks,
     pub(super) totals: Totals,
     /// The computer that uses the volume, by its block of multiple-mount protection.
     pub(super) user: Option<String>,
@@ -147,6 +150,7 @@ impl State {
             corrected: Corrected::default(),
             suspects: Mutex::new(Rank::Leaf, Vec::new()),
             disputes: Mutex::new(Rank::Leaf, BTreeMap::new()),
+            doubted_marks: DoubtedMarks::default(),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
             user: None,

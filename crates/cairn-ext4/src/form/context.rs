@@ -1,6 +1,8 @@
 //! [`of`]: the context of an encrypted inode, an attribute that names its key. Linux gives it to an
 //! inode together with the flag, and can open neither without the other.
 
+use std::ops::Range;
+
 use cairn_base::{Ino, Pba};
 
 use super::Around;
@@ -36,6 +38,16 @@ pub(crate) fn value<'v>(attribute: &Attribute<'v>) -> Option<&'v [u8]> {
 /// Is the context of a known form? Version 1 has 28 bytes, version 2 has 40.
 pub(crate) fn is_valid(context: &[u8]) -> bool {
     matches!((context.first(), context.len()), (Some(1), 28) | (Some(2), 40))
+}
+
+/// The context in the record of an inode, and its place among the attributes there.
+pub(crate) fn inside(ino: Ino, record: &Record) -> Option<(Range<usize>, Vec<u8>)> {
+    let all = xattr::decode(&record.extra, XattrLocation::Inode, ino).ok()?;
+    all.iter().find_map(|attribute| {
+        let value = value(attribute)?;
+        let end = attribute.value_at.checked_add(value.len())?;
+        Some((attribute.value_at..end, value.to_vec()))
+    })
 }
 
 /// The context of an inode. `None` if its attributes cannot be read.

@@ -48,7 +48,9 @@ pub(crate) fn read(ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<u8>> {
     let mut state = inode.state.write();
     let known = InodeMapper::find(ops, inode, &mut state, FileBlock(0))?;
     drop(state);
-    let Place::Mapped(pba) = known.mapping_from(FileBlock(0)).place else {
+    // As in Linux, a block that is marked as never written has a target, if its bytes are one.
+    let place = known.mapping_from(FileBlock(0)).place;
+    let (Place::Mapped(pba) | Place::Unwritten(pba)) = place else {
         return Err(bad(size).into());
     };
     let image = ops.buffers.get(pba)?.image();

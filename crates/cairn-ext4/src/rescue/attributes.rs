@@ -60,6 +60,12 @@ impl Read<'_> {
     fn one(&mut self, one: &Attribute<'_>) {
         let Some(name) = names::full(one.index, one.name) else { return };
         let value = match one.value {
+            Value::Here(_) if !one.is_aligned() => {
+                let shown = names::shown(one.index, one.name);
+                return self
+                    .faults
+                    .push(format!("the place of the value of {shown} is impossible"));
+            }
             Value::Here(value) => value.to_vec(),
             Value::Inode { ino, size, .. } => match self.far(ino, size) {
                 Some(value) => value,

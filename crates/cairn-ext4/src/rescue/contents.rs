@@ -76,6 +76,10 @@ pub(super) fn contents(volume: &RawVolume, ino: Ino, record: &Record) -> Box<dyn
     }
     let mut map = Extents::default();
     walk(volume, ino, record, &mut map);
+    if kind_of(record) == Some(FileKind::Symlink) {
+        // A block that is marked as never written has a target, too.
+        map.extents.iter_mut().for_each(|extent| extent.unwritten = false);
+    }
     let faults = map.faults.into_iter().map(|(start, what)| {
         format!("its contents from block {start} on are not all known: {what}")
     });

@@ -23,10 +23,11 @@ pub(crate) mod acl;
 mod block;
 pub(crate) mod inline_data;
 pub(crate) mod names;
+mod refused;
 pub(crate) mod shrink;
 
 use cairn_base::checksum::crc32c;
-use cairn_base::units::{as_index, stored};
+use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{Ino, Pba};
 use cairn_cache::block::BufferCache;
 use cairn_vfs::XattrMode;
@@ -39,6 +40,7 @@ use crate::format::xattr::{
 };
 use crate::space::BlockSource;
 use crate::txn::Handle;
+pub(crate) use refused::refused;
 
 /// Inodes for large values (the ea_inode feature). The inode layer implements it.
 pub(crate) trait ValueInodes {
@@ -118,18 +120,6 @@ impl XattrEdit<'_> {
     }
 }
 
-/// What readers refuse of an attribute: its name, or the form of its value.
-#[must_use]
-pub(crate) fn refused(attribute: &Attribute<'_>) -> Option<&'static str> {
-    let (index, name) = (attribute.index, attribute.name);
-    let is_acl = matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT);
-    let of_list = || match &attribute.value {
-        Value::Here(value) if is_acl => acl::refused(value),
-        _ => None,
-    };
-    names::refused(index, name).or_else(of_list)
-}
-
 /// The attributes of both containers during a change.
 #[derive(Default)]
 pub(crate) struct Content {
@@ -195,6 +185,10 @@ impl XattrStore<'_> {
         location: XattrLocation,
     ) -> Result<Vec<u8>> {
         let (far, size, stored) = match attribute.value {
+            Value::Here(_) if !attribute.is_aligned() => {
+                let at = as_u64(attribute.value_at);
+                return Err(location.corrupt(ino, refused::MISPLACED, at).into());
+            }
             Value::Here(value) => return Ok(value.to_vec()),
             Value::Inode { ino, size, hash } => (ino, size, hash),
         };

@@ -116,6 +116,42 @@ fn an_attribute_that_no_reader_accepts_is_removed_with_its_name_in_the_list() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What a block that many inodes share loses is lost to each of them, in one round.
+#[test]
+fn a_damaged_block_that_many_inodes_share_is_taken_from_all() {
+    const FILES: usize = 80;
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let args = ["-t", "ext4", "-b", "1024", "-I", "128", "-N", "256", "-O", "^metadata_csum"];
+    mke2fs(&path, 8 << 20, &args);
+    let mount = KernelMount::new(&path, "");
+    for number in 0..FILES {
+        let file = mount.path().join(number.to_string());
+        std::fs::write(&file, "contents").unwrap();
+        rustix::fs::setxattr(&file, "user.d", b"11", rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    mount.unmount();
+    let said = judge::run("debugfs", ["-R", "stat /7", path.to_str().unwrap()]);
+    let block = said.split("File ACL: ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let block: u64 = block.parse().unwrap();
+    let sound = read_image(&path).unwrap();
+    let count = sound.read_at(block * 1024 + 4, 4).unwrap();
+    assert_eq!(count[..], [FILES as u8, 0, 0, 0]);
+    // Two bytes of the mark of the block, and one of them; the name of the attribute.
+    for (at, bytes, lost) in [(2, vec![5; 2], FILES), (2, vec![5], 0), (32 + 16, vec![0], 1)] {
+        let device = sound.fork();
+        device.write_at(block * 1024 + at, bytes).unwrap();
+        let (plan, after) = repaired(&device, Scope::All).unwrap();
+        let listed = plan.steps.losing().filter(|step| step.loss.is_some());
+        let listed: Vec<_> = listed.map(ToString::to_string).collect();
+        assert_eq!(listed.len(), lost, "{listed:?}");
+        let shared = format!("the extended attribute user.\\x00, which {FILES} inodes share.");
+        assert!(lost != 1 || listed[0].ends_with(&shared), "{listed:?}");
+        assert_eq!(complaint(&after, &hurt), None);
+        snapshot(after);
+    }
+}
+
 /// Without its mark, a list of attributes is none for all readers: what follows it proves it.
 #[test]
 fn a_wrong_byte_in_the_mark_of_attributes_costs_none() {
@@ -135,6 +171,53 @@ fn a_wrong_byte_in_the_mark_of_attributes_costs_none() {
             assert_eq!(complaint(&after, &hurt), None, "{features}: {byte}");
         }
     }
+}
+
+/// Values lie side by side up to the end of their container.
+#[test]
+fn a_wrong_place_of_a_value_costs_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let mut wrong = Vec::new();
+    for (inode_size, features) in [("256", "^metadata_csum"), ("128", "metadata_csum")] {
+        let (sound, place) = volume_with(&path, inode_size, features);
+        let before = snapshot(sound.fork());
+        let (user, list) = (entry(&sound, place, 1).0, entry(&sound, place, 2).0);
+        let field = |at: u64| {
+            let bytes = sound.read_at(place + at + 2, 2).unwrap();
+            u16::from_le_bytes([bytes[0], bytes[1]])
+        };
+        for (at, stored) in [user, list].into_iter().flat_map(|at| {
+            let right = field(at);
+            [right + 1, right ^ 2, right ^ 0x4000, 0].map(|stored| (at, stored))
+        }) {
+            let device = sound.fork();
+            device.write_at(place + at + 2, stored.to_le_bytes().to_vec()).unwrap();
+            let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+            let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+            before.assert_same(&snapshot(after.fork()));
+            // A checksum tells one bit.
+            let is_bit = codes == ["ext4.metadata.bit"] && features == "metadata_csum";
+            if !(is_bit || codes == ["ext4.xattr.place"]) || plan.after.count() > 0 {
+                wrong.push(format!("{features}: {at} -> {stored}: {codes:?}"));
+            }
+            wrong.extend(complaint(&after, &hurt));
+        }
+        // Of two wrong places no other value shows any: in inodes values have no hash.
+        let device = sound.fork();
+        for at in [user, list] {
+            let stored = (field(at) - 1).to_le_bytes();
+            device.write_at(place + at + 2, stored.to_vec()).unwrap();
+        }
+        let (plan, after) = repaired(&device, Scope::All).unwrap();
+        let lost = plan.steps.losing().count();
+        if lost == 0 {
+            wrong.push(format!("{features}: nothing is lost"));
+        }
+        wrong.extend(complaint(&after, &hurt));
+        snapshot(after);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Linux reads a list as if the bits beyond `rwx` were not there.

@@ -77,6 +77,7 @@ pub const FIELDS: &[&str] = &[
     "sif <7> block[13] 5",
     "sif <7> blocks 3",
     "sif <8> size 1024",
+    "sif <8> size 1049088",
     "sif <8> links_count 5",
     "sif <8> mode 040644",
     "sif <5> mode 040644",

@@ -65,6 +65,25 @@ fn a_log_that_its_superblock_calls_empty_is_replayed() {
     assert!(counts.files > FILES, "{} files: {:?}", counts.files, counts.losses);
 }
 
+/// Linux looks at the descriptors before it replays the log.
+#[test]
+fn a_descriptor_that_the_log_has_right_is_found_and_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    assert_eq!(codes(&crashed.device), [""; 0]);
+    // The places of the bitmap of blocks and of the table of inodes.
+    for field in [0, 8] {
+        let device = crashed.device.fork();
+        device.write_at(2 * BLOCK + field + 2, vec![1]).unwrap();
+        assert_eq!(codes(&device), ["ext4.group.unreplayed"], "{field}");
+        write_image(&device, &hurt).unwrap();
+        assert!(KernelMount::try_new(&hurt, "").is_err(), "{field}");
+        let after = mended(&device, Scope::Accounting, &hurt);
+        assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0], "{field}");
+    }
+}
+
 /// A power cut between a mount and its first transaction leaves an empty log.
 #[test]
 fn an_empty_log_of_a_volume_in_use_is_empty() {

@@ -158,34 +158,100 @@ fn cut(sound: &Path, hurt: &Path) -> MemoryDevice {
     injected(hurt, &again, "sif /file size 1000")
 }
 
+/// An encrypted directory and what lies in it.
+const SECRETS: [&str; 3] = ["/enc", "/enc/a name of 16 byte", "/enc/another of 16 bytes"];
+
+/// A volume with these, and the places of their records.
+fn secrets(path: &Path, hurt: &Path) -> (MemoryDevice, [u64; 3]) {
+    image(path, ARGS);
+    for request in [
+        "mkdir /enc".to_owned(),
+        format!("write /dev/null \"{}\"", SECRETS[1]),
+        format!("write /dev/null \"{}\"", SECRETS[2]),
+    ] {
+        injected(path, hurt, &request);
+        std::fs::copy(hurt, path).unwrap();
+    }
+    let sound = read_image(path).unwrap();
+    let records = SECRETS.map(|name| place_of(path, &format!("\"{name}\"")));
+    for record in records {
+        give_context(&sound, record);
+        mark(&sound, record);
+    }
+    assert_eq!(complaint(&sound, hurt), None);
+    assert_eq!(codes(&sound), [""; 0]);
+    (sound, records)
+}
+
+/// One wrong byte of a context costs nothing where its form, or the directory, shows the byte.
+#[test]
+fn a_wrong_byte_of_a_context_is_shown_by_its_form_or_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, [_, record, _]) = secrets(&path, &hurt);
+    let (entry, value) = (record + ATTRIBUTES + 4, record + 256 - CONTEXT as u64);
+    for (what, at, byte, code) in [
+        ("the length of the name", entry, 3, "ext4.encryption.byte"),
+        ("the prefix", entry + 1, 8, "ext4.encryption.byte"),
+        ("the inode of the value", entry + 5, 1, "ext4.encryption.byte"),
+        ("the length of the value", entry + 8, 44, "ext4.encryption.byte"),
+        ("the name", entry + 16, b'd', "ext4.encryption.byte"),
+        ("the version", value, 0x77, "ext4.encryption.byte"),
+        ("the place", entry + 2, 7, "ext4.xattr.place"),
+        ("the key", value + 12, 0x77, "ext4.encryption.inherited"),
+        ("the mode", value + 1, 9, "ext4.encryption.inherited"),
+    ] {
+        let device = sound.fork();
+        device.write_at(at, vec![byte]).unwrap();
+        assert_eq!(codes(&device), [code], "{what}");
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "{what}");
+        let bytes = |device: &MemoryDevice| device.read_at(record, 256).unwrap().to_vec();
+        assert_eq!(bytes(&after), bytes(&sound), "{what}");
+    }
+}
+
+/// In an encrypted directory no mark is taken away: without a context the file is lost. One with
+/// the policy of another directory loses its name.
+#[test]
+fn what_lies_in_an_encrypted_directory_keeps_its_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, [_, record, _]) = secrets(&path, &hurt);
+    let key = record + 256 - CONTEXT as u64 + 8;
+    for (at, bytes, codes_before, loss) in [
+        (record + ATTRIBUTES, vec![0; 96], ["context", "name"].as_slice(), "the file"),
+        (key, vec![7; 16], &["name"], "the name"),
+    ] {
+        let device = sound.fork();
+        device.write_at(at, bytes).unwrap();
+        let expected: Vec<_> =
+            codes_before.iter().map(|c| format!("ext4.encryption.{c}")).collect();
+        assert_eq!(codes(&device), expected);
+        assert!(plan(device.fork(), Scope::Accounting).unwrap().changes.is_empty());
+        let (plan, after) = repaired(&device, Scope::All).unwrap();
+        let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+        let expected = format!("Lost of {}: {loss}.", SECRETS[1]);
+        assert!(lost.iter().any(|step| step.contains(&expected)), "{lost:?}");
+        assert_eq!(complaint(&after, &hurt), None);
+        let flags = after.read_at(record + FLAGS, 4).unwrap()[1];
+        assert_eq!(flags != 0, loss == "the name");
+    }
+}
+
 /// A directory that is encrypted otherwise than all that lies in it, which agrees.
 #[test]
 fn the_policy_of_a_directory_is_that_of_what_lies_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
-    image(&path, ARGS);
-    let names = ["/enc", "/enc/a name of 16 byte", "/enc/another of 16 bytes"];
-    for request in [
-        "mkdir /enc".to_owned(),
-        format!("write /dev/null \"{}\"", names[1]),
-        format!("write /dev/null \"{}\"", names[2]),
-    ] {
-        injected(&path, &hurt, &request);
-        std::fs::copy(&hurt, &path).unwrap();
-    }
-    let sound = read_image(&path).unwrap();
-    for name in names {
-        let record = place_of(&path, &format!("\"{name}\""));
-        give_context(&sound, record);
-        mark(&sound, record);
-    }
-    assert_eq!(complaint(&sound, &hurt), None);
-    assert_eq!(codes(&sound), [""; 0]);
-    // A byte of the key's identifier, and the version, without which there is no context.
-    let context = place_of(&path, names[0]) + 256 - CONTEXT as u64;
-    for (byte, scope) in [(12, Scope::Accounting), (0, Scope::All)] {
+    let (sound, records) = secrets(&path, &hurt);
+    // A byte of the key's identifier, and the version with a mode, without which there is no context.
+    let context = records[0] + 256 - CONTEXT as u64;
+    for (byte, wrong, scope) in
+        [(12, vec![0x77], Scope::Accounting), (0, vec![0x77, 0], Scope::All)]
+    {
         let device = sound.fork();
-        device.write_at(context + byte, vec![0x77]).unwrap();
+        device.write_at(context + byte, wrong).unwrap();
         assert!(codes(&device).contains(&"ext4.encryption.policy"), "{:?}", codes(&device));
         let (plan, after) = repaired(&device, scope).unwrap();
         let steps: Vec<_> = plan.steps.kept().iter().map(ToString::to_string).collect();

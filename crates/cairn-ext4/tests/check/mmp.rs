@@ -105,7 +105,10 @@ fn a_volume_that_another_computer_uses_is_not_repaired() {
     bytes[1020..].copy_from_slice(&sum.to_le_bytes());
     used.write_at(block, bytes).unwrap();
     let report = check(std::sync::Arc::new(used.fork()));
-    assert!(!flags(&report) && report.unwrap().no_repair.unwrap().contains("\"other\""));
+    assert!(!flags(&report));
+    let report = report.unwrap();
+    assert!(report.no_repair.unwrap().contains("\"other\""));
+    assert_eq!(report.in_use.as_deref(), Some("the computer \"other\""));
     assert!(plan(used.fork(), Scope::All).unwrap().changes.is_empty());
     edit_superblock(&used, |bytes| bytes[16] ^= 1);
     assert!(codes(&used).contains(&"ext4.superblock.free_inodes"));

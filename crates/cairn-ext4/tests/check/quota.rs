@@ -61,6 +61,25 @@ fn entry_of(image: &Path, device: &MemoryDevice, user: u32) -> u64 {
     unreachable!("the loop ends before")
 }
 
+/// The byte at which a block of 1024 bytes of the file of users begins.
+fn block_of(image: &Path, number: u32) -> u64 {
+    let is_small = judge::dumpe2fs(image).contains("Block size:               1024");
+    let parts = if is_small { 1 } else { 4 };
+    let request = format!("bmap <3> {}", number / parts);
+    let place = judge::run("debugfs", ["-R", &request, image.to_str().unwrap()]);
+    let place = place.lines().find_map(|line| line.trim().parse::<u64>().ok()).unwrap();
+    place * 1024 * u64::from(parts) + u64::from(number % parts) * 1024
+}
+
+/// The limits of a slot that is not in use.
+fn free_slot(image: &Path, device: &MemoryDevice) -> u64 {
+    let head = device.read_at(block_of(image, 0), 32).unwrap();
+    let free = u32::from_le_bytes(head[28..32].try_into().unwrap());
+    let first = block_of(image, free) + 16;
+    let is_free = |at: &u64| device.read_at(*at, 72).unwrap().iter().all(|byte| *byte == 0);
+    (0..14).map(|slot| first + slot * 72).find(is_free).unwrap() + LIMITS
+}
+
 fn limits(image: &Path, device: &MemoryDevice) -> [u8; 3] {
     let at = entry_of(image, device, 1000) + LIMITS;
     device.read_at(at, 3).unwrap()[..].try_into().unwrap()
@@ -79,6 +98,7 @@ fn counts_that_are_wrong_are_found_and_set_and_limits_stay() {
             (entry + 24, "ext4.quota.counts"),
             (entry + 48, "ext4.quota.counts"),
             (entry, "ext4.quota.file"),
+            (free_slot(&path, &sound), "ext4.quota.file"),
         ] {
             let device = sound.fork();
             let byte = device.read_at(at, 1).unwrap()[0];

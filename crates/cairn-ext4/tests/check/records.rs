@@ -100,6 +100,26 @@ fn what_readers_refuse_of_an_inode_is_found_and_mended() {
     }
 }
 
+/// Linux and e2fsck read the target of a link whose block is marked as never written.
+#[test]
+fn a_link_in_a_block_that_is_marked_as_unwritten_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let features = format!("extents,{PLAIN}");
+    let path = sound(dir.path(), &["-t", "ext4", "-b", "1024", "-I", "256", "-O", &features]);
+    let device = read_image(&path).unwrap();
+    let hurt = device.fork();
+    // The high bit of the length of the first extent.
+    hurt.write_at(place_of(&path, "/dir/slow") + 57, vec![0x80]).unwrap();
+    assert!(!flags(&check(Arc::new(hurt.fork()))));
+    assert_eq!(complaint(&hurt, &dir.path().join("hurt")), None);
+    read(&device).unwrap().assert_same(&read(&hurt).unwrap());
+    // One without a target, too, is found.
+    let start = hurt.read_at(place_of(&path, "/dir/slow") + 60, 4).unwrap();
+    let block = u64::from(u32::from_le_bytes(start[..4].try_into().unwrap()));
+    hurt.write_at(block * 1024, vec![0; 1024]).unwrap();
+    assert!(flags(&check(Arc::new(hurt))));
+}
+
 /// The byte of the first block of what debugfs calls so.
 fn block(path: &Path, request: &str) -> u64 {
     let said = debugfs(path, request);

@@ -45,6 +45,31 @@ fn blocks_behind_the_end_of_a_file_are_no_accounting() {
     }
 }
 
+/// What a file loses is lost under each of its names.
+#[test]
+fn a_loss_is_listed_with_the_names_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, EXTENTS);
+    for (more, listed) in [
+        (1, "; the file has 1 more name: /again1."),
+        (5, "; the file has 5 more names: /again1, /again2, /again3, and 2 besides."),
+    ] {
+        for number in 1..=more {
+            // A name that is there is refused.
+            injected(&path, &hurt, &format!("ln /file /again{number}"));
+            std::fs::copy(&hurt, &path).unwrap();
+        }
+        injected(&path, &hurt, &format!("sif /file links_count {}", more + 1));
+        let again = dir.path().join("again");
+        let device = injected(&hurt, &again, "sif /file size 20");
+        let (plan, _) = repaired(&device, Scope::All).unwrap();
+        let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+        let is_listed = lost.len() == 1 && lost[0].contains("Lost of /file: the size");
+        assert!(is_listed && lost[0].ends_with(listed), "{lost:?}");
+    }
+}
+
 /// The inode does not count a block behind the end: it is none of the file.
 #[test]
 fn a_block_that_a_file_does_not_count_is_not_added_to_it() {

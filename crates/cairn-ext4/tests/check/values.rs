@@ -9,7 +9,7 @@ use cairn_check::repair::Scope;
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{self, KernelMount, mke2fs};
 
-use crate::repaired::{complaint, injected, repaired, snapshot};
+use crate::repaired::{complaint, injected, place_of, repaired, snapshot};
 
 /// A file with a value of more than a block, and the inode of the value.
 fn volume(path: &Path) -> (MemoryDevice, u32) {
@@ -80,6 +80,26 @@ fn a_value_that_no_reader_accepts_is_found() {
         assert!(complaint(&after, &hurt).is_none(), "{what}");
         snapshot(after);
     }
+}
+
+/// e2fsck, too, connects the inode of a value that no attribute refers to.
+#[test]
+fn a_value_without_an_attribute_becomes_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, value) = volume(&path);
+    let device = sound.fork();
+    // The attributes in the inode.
+    device.write_at(place_of(&path, "/file") + 160, vec![0; 96]).unwrap();
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+    assert_eq!(codes, ["ext4.inode.blocks", "ext4.value.unreachable"]);
+    assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0));
+    assert_eq!(complaint(&after, &hurt), None);
+    let mount = KernelMount::new(&hurt, "ro");
+    let kept = mount.path().join(format!("lost+found/#{value}"));
+    assert_eq!(std::fs::read(kept).unwrap(), [b'v'; 3000]);
+    mount.unmount();
 }
 
 /// Attributes are no names: the inode of a value has one link, however many share it.

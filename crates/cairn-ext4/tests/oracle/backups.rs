@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::Stats;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_ext4::{Error, Ext4};
 use cairn_testkit::crash::{read_image, write_image};
@@ -244,4 +245,32 @@ fn what_only_looks_like_a_backup_is_no_volume() {
     moved[8193 * 1024..8300 * 1024].copy_from_slice(&whole[24577 * 1024..24684 * 1024]);
     found_none(&moved, "the backup of another group");
     found_none(&vec![0xef; whole.len()], "the same byte throughout");
+}
+
+/// Of what is no volume a mount reads some places of a superblock. All places are read where a
+/// superblock is there, though damaged, and by a check.
+#[test]
+fn what_is_no_volume_is_not_searched() {
+    let reads = |device: MemoryDevice, probe: fn(&dyn BlockDevice) -> bool| {
+        let stats = Stats::new(Arc::new(device));
+        assert!(!probe(&stats));
+        stats.snapshot().read_bytes
+    };
+    let noise = || {
+        let mut bytes = vec![0; 64 << 20];
+        fastrand::Rng::with_seed(7).fill(&mut bytes);
+        bytes
+    };
+    let opened: fn(&dyn BlockDevice) -> bool = |device| {
+        cairn_ext4::probe(device).is_ok_and(|found| found.is_some())
+            || cairn_ext4::probe_backups(device).unwrap().is_some()
+    };
+    let checked: fn(&dyn BlockDevice) -> bool =
+        |device| cairn_ext4::probe_all_backups(device).unwrap().is_some();
+    let few = reads(MemoryDevice::from_image(&noise()), opened);
+    assert!(few < 1 << 20, "{few} bytes");
+    assert!(reads(MemoryDevice::from_image(&noise()), checked) >= 64 << 20);
+    let mut damaged = noise();
+    damaged[1080..1082].copy_from_slice(&[0x53, 0xef]);
+    assert!(reads(MemoryDevice::from_image(&damaged), opened) >= 64 << 20);
 }

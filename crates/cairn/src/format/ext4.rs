@@ -27,9 +27,14 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
 }
 
-/// Whether there are backup superblocks of a volume whose first superblock is lost.
+/// Whether usual places have backup superblocks of a volume whose first superblock is lost.
 pub(super) fn probe_backups(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe_backups(device).map_err(cause)?.is_some())
+}
+
+/// As [`probe_backups`], in all places: reads up to 128 MiB.
+pub(super) fn probe_all_backups(device: &dyn BlockDevice) -> Result<bool, Cause> {
+    Ok(cairn_ext4::probe_all_backups(device).map_err(cause)?.is_some())
 }
 
 /// Whether the options name a superblock (`sb=`). The volume is then ext4, or none.

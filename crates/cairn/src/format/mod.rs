@@ -101,7 +101,7 @@ pub(crate) fn needs_check(
 }
 
 /// The format on the device, if any. If no known format begins there, but valid backups of an ext4
-/// superblock exist, it is ext4.
+/// superblock exist in usual places, it is ext4.
 ///
 /// # Errors
 /// The device fails.
@@ -114,6 +114,20 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
     }
     let left = recognise::recognise(device).is_none() && ext4::probe_backups(device)?;
     Ok(left.then_some(Format::Ext4))
+}
+
+/// As [`probe`], of a volume that is to be checked or rescued: backups may be in all places, for
+/// which up to 128 MiB are read.
+///
+/// # Errors
+/// The device fails.
+pub(crate) fn probe_damaged(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
+    let found = probe(device)?;
+    let left = found.is_none() && recognise::recognise(device).is_none();
+    match left && ext4::probe_all_backups(device)? {
+        true => Ok(Some(Format::Ext4)),
+        false => Ok(found),
+    }
 }
 
 /// As [`probe`], for a volume that is to be opened with these options.

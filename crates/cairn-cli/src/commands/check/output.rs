@@ -30,6 +30,9 @@ pub(super) fn text(output: &mut Output<'_>, name: &str, checked: &Checked) -> Ou
         "{name}: {}/{} files ({share:.1}% non-contiguous), {}/{} blocks",
         usage.files, usage.files_most, usage.blocks, usage.blocks_most
     )?;
+    if let Some(user) = &checked.report.in_use {
+        writeln!(output, "{name}: {user} uses it, or went down while it did (mmp)")?;
+    }
     match checked.report.count() {
         _ if *cancelled => writeln!(output, "{name}: ended before everything was checked"),
         0 => writeln!(output, "{name}: clean"),
@@ -58,7 +61,8 @@ fn advice(report: &Report) -> String {
 }
 
 pub(super) fn document(name: &[u8], checked: &Checked) -> Json {
-    let Report { findings, counts, usage, recovered, cancelled, no_repair } = &checked.report;
+    let Report { findings, counts, usage, recovered, cancelled, no_repair, in_use } =
+        &checked.report;
     let counts: json::Object =
         counts.iter().map(|(kind, count)| (kind.code.to_owned(), (*count).into())).collect();
     let mut object = json::Object::new();
@@ -70,6 +74,7 @@ pub(super) fn document(name: &[u8], checked: &Checked) -> Json {
         "cancelled": cancelled,
         "recovered": recovered,
         "no_repair": no_repair,
+        "in_use": in_use,
         "findings": findings.iter().map(finding).collect::<Vec<_>>(),
         "counts": counts,
         "files": usage.files,

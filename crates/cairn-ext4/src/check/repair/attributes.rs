@@ -36,9 +36,12 @@ pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Resu
         return Ok(());
     }
     if is_unusable && !is_readable(mender, record.file_acl, ino, code) {
-        mender.edit(ino, |record| record.file_acl = Pba(0))?;
-        mender.lose(finding, ino, "the extended attributes in its block");
-        return Ok(());
+        // Each inode whose block lies where none can be has a finding of its own.
+        let users = match code.starts_with("ext4.map.") {
+            true => vec![ino],
+            false => users(mender, record.file_acl),
+        };
+        return drop_block(mender, finding, &users, "the extended attributes in its block");
     }
     let (location, is_block) = match is_unusable {
         true => {
@@ -49,22 +52,45 @@ pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Resu
         false => (location, location == XattrLocation::Block),
     };
     let Ok(attributes) = xattr::decode(&bytes, location, ino) else {
-        match is_block {
-            true => mender.edit(ino, |record| record.file_acl = Pba(0))?,
-            false => mender.edit(ino, |record| record.extra.fill(0))?,
-        };
-        mender.lose(finding, ino, "the extended attributes in this place");
+        let what = "the extended attributes in this place";
+        if is_block {
+            let users = users(mender, record.file_acl);
+            return drop_block(mender, finding, &users, what);
+        }
+        mender.edit(ino, |record| record.extra.fill(0))?;
+        mender.lose(finding, ino, what);
         return Ok(());
+    };
+    let sharing = match if is_block { xattr::refcount(&bytes) } else { 1 } {
+        0 | 1 => String::new(),
+        count => format!(", which {count} inodes share"),
     };
     let (kept, mut lost) = keep(mender, &attributes, location, finding);
     lost.extend(put(mender, ino, record.file_acl, location, bytes.len(), kept)?);
     for attribute in &lost {
         let name = names::shown(attribute.index, &attribute.name);
-        mender.lose(finding, ino, &format!("the extended attribute {name}"));
+        mender.lose(finding, ino, &format!("the extended attribute {name}{sharing}"));
     }
     // What another finding was about may be gone with it.
     if lost.is_empty() && (is_unusable || finding.kind.severity == Severity::Accounting) {
         mender.step(finding);
+    }
+    Ok(())
+}
+
+/// The inodes that have this block of attributes.
+fn users(mender: &Mender<'_>, pba: Pba) -> Vec<Ino> {
+    let state = mender.state;
+    let used = state.inodes.iter().filter(|(_, facts)| facts.is_in_use());
+    let has_block = |ino: &Ino| state.record(*ino).is_some_and(|record| record.file_acl == pba);
+    used.map(|(number, _)| Ino(number)).filter(has_block).collect()
+}
+
+/// Takes their block of attributes from inodes.
+fn drop_block(mender: &mut Mender<'_>, finding: &Finding, users: &[Ino], what: &str) -> Result<()> {
+    for user in users {
+        mender.edit(*user, |record| record.file_acl = Pba(0))?;
+        mender.lose(finding, *user, what);
     }
     Ok(())
 }
@@ -81,8 +107,15 @@ fn is_readable(mender: &Mender<'_>, pba: Pba, ino: Ino, code: &str) -> bool {
     xattr::decode(&bytes, XattrLocation::Block, ino).is_ok()
 }
 
-/// Gives a block's header possible numbers: one inode, one block.
+/// Gives a block's header possible numbers: one inode, one block; and its mark, if one byte of that
+/// is wrong.
 fn mend_header(bytes: &mut [u8]) {
+    let mark = xattr::MAGIC.to_le_bytes();
+    if let Some(stored) = bytes.first_chunk_mut::<4>()
+        && stored.iter().zip(&mark).filter(|(one, other)| one != other).count() == 1
+    {
+        *stored = mark;
+    }
     let one = 1_u32.to_le_bytes();
     for at in [4..8, 8..12] {
         if let Some(place) = bytes.get_mut(at) {
@@ -144,7 +177,9 @@ fn put(
             mender.edit(ino, |record| xattr::encode_inode(&mut record.extra, &kept))?;
         }
         XattrLocation::Block if kept.is_empty() => {
-            mender.edit(ino, |record| record.file_acl = Pba(0))?;
+            for user in users(mender, pba) {
+                mender.edit(user, |record| record.file_acl = Pba(0))?;
+            }
         }
         XattrLocation::Block => {
             let mut block = mender.empty_block();

@@ -84,7 +84,7 @@ fn edit(finding: &Finding) -> Option<Edit> {
     let is = |kind: &cairn_check::Kind| kind.code == code;
     let at = || usize::try_from(finding.place.offset?).ok();
     let number = finding.computed.as_ref().and_then(Value::number);
-    let removed = [&kinds::ENTRY_TARGET, &kinds::DIRECTORY_LINKED, &kinds::ENCRYPTION_CONTEXT];
+    let removed = [&kinds::ENTRY_TARGET, &kinds::DIRECTORY_LINKED, &kinds::ENCRYPTION_NAME];
     if removed.iter().any(|kind| is(kind)) {
         return at().map(Edit::Remove);
     }

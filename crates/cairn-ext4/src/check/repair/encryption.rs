@@ -1,21 +1,18 @@
 //! The policy of an encrypted directory, which all that lies in it has as well.
 
-use std::ops::Range;
-
 use cairn_base::Ino;
 use cairn_check::{Finding, Value};
 
 use super::mender::Mender;
 use crate::error::Result;
 use crate::form::context::{self, NONCE};
-use crate::format::inode::Inode as Record;
-use crate::format::xattr::{self, XattrLocation};
 
-/// Gives a directory the policy of an inode in it. Each keeps the nonce of its own.
+/// Gives a directory the policy of an inode in it, or an inode that of its directory. Each keeps the
+/// nonce of its own.
 pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
-    let child = finding.computed.as_ref().and_then(Value::number).map(Ino);
-    let of = |ino: Ino| context_of(ino, &mender.state.record(ino)?);
-    let (Some(own), Some(other)) = (of(ino), child.and_then(of)) else { return Ok(()) };
+    let model = finding.computed.as_ref().and_then(Value::number).map(Ino);
+    let of = |ino: Ino| context::inside(ino, &mender.state.record(ino)?);
+    let (Some(own), Some(other)) = (of(ino), model.and_then(of)) else { return Ok(()) };
     let len = own.1.len().saturating_sub(NONCE);
     let is_alike = own.1.len() == other.1.len() && context::is_valid(&other.1);
     let Some(policy) = other.1.get(..len).filter(|_| is_alike) else { return Ok(()) };
@@ -29,14 +26,4 @@ pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Resu
         mender.step(finding);
     }
     Ok(())
-}
-
-/// The context in the record of an inode, and its place among the attributes there.
-fn context_of(ino: Ino, record: &Record) -> Option<(Range<usize>, Vec<u8>)> {
-    let all = xattr::decode(&record.extra, XattrLocation::Inode, ino).ok()?;
-    all.iter().find_map(|attribute| {
-        let value = context::value(attribute)?;
-        let end = attribute.value_at.checked_add(value.len())?;
-        Some((attribute.value_at..end, value.to_vec()))
-    })
 }

@@ -185,7 +185,7 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     if is(&kinds::VALUE_HASH) {
         return set_hash(mender, ino, finding);
     }
-    if is(&kinds::ENCRYPTION_POLICY) {
+    if is(&kinds::ENCRYPTION_POLICY) || is(&kinds::ENCRYPTION_INHERITED) {
         return encryption::mend(mender, ino, finding);
     }
     if is(&kinds::INODE_SIZE_UNPROVED) {

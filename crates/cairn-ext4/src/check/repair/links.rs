@@ -15,8 +15,9 @@ const REFERENCES_AT: [usize; 2] = [12, 36];
 
 /// Mends counts. Inodes without a name get one first, which changes the counts.
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
-    let unreachable = |finding: &&&Finding| finding.kind.code == kinds::INODE_UNREACHABLE.code;
-    let lost: Vec<&Finding> = findings.iter().filter(unreachable).copied().collect();
+    let unreachable = [kinds::INODE_UNREACHABLE.code, kinds::VALUE_UNREACHABLE.code];
+    let is_lost = |finding: &&&Finding| unreachable.contains(&finding.kind.code);
+    let lost: Vec<&Finding> = findings.iter().filter(is_lost).copied().collect();
     if !lost.is_empty() {
         return lost_found::mend(mender, &lost);
     }

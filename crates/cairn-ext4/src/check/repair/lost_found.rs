@@ -1,9 +1,11 @@
 //! `lost+found`: where inodes get a name that have none.
 
+use std::ops::Range;
+
 use cairn_base::units::as_index;
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_check::Finding;
-use cairn_vfs::FileKind;
+use cairn_vfs::{FileKind, Timestamp};
 
 use super::super::dir_blocks::Directory;
 use super::super::directory;
@@ -18,6 +20,8 @@ use crate::format::group_desc::GroupFlags;
 use crate::format::inode::InodeFlags;
 use crate::format::layout::inodes;
 
+/// `l_i_version`, a part of the count of references of a value.
+const COUNT: Range<usize> = 36..40;
 const NAME: &[u8] = b"lost+found";
 /// The name beside a file, or an encrypted directory, with the usual one.
 const OTHER: &[u8] = b"lost+found~";
@@ -28,13 +32,6 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
     for finding in findings {
         let Some(ino) = finding.place.inode.map(Ino) else { continue };
         let Some(facts) = mender.state.inodes.get(ino.get()) else { continue };
-        if facts.is_value() {
-            // The value of an attribute that is no longer there.
-            if mender.clear(ino)? {
-                mender.step(finding);
-            }
-            continue;
-        }
         let place = match home {
             Some(place) => place,
             None => match find(mender)? {
@@ -49,12 +46,31 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
             // One of a circle of directories.
             leave(mender, Ino(facts.parent().into()), ino)?;
         }
+        if facts.is_value() {
+            make_file(mender, ino)?;
+        }
         let name = format!("#{ino}");
         if insert(mender, place, ino, facts.kind_code(), name.as_bytes())? {
             mender.step(finding);
         }
     }
     Ok(())
+}
+
+/// Makes a file of the value of an attribute that is no longer there. Its times were a hash and a
+/// count.
+fn make_file(mender: &Mender<'_>, ino: Ino) -> Result<bool> {
+    let now = Timestamp { seconds: mender.now.into(), nanoseconds: 0 };
+    mender.edit_bytes(ino, |bytes| {
+        if let Some(count) = bytes.get_mut(COUNT) {
+            count.fill(0);
+        }
+    })?;
+    mender.edit(ino, |record| {
+        record.flags.remove(InodeFlags::EA_INODE);
+        record.links = 1;
+        (record.atime, record.mtime, record.ctime) = (now, now, now);
+    })
 }
 
 /// The directory `lost+found`.

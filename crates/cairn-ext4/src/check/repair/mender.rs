@@ -63,7 +63,10 @@ impl<'a> Mender<'a> {
 
     /// Notes a step by which the inode loses something.
     pub(super) fn lose(&mut self, finding: &Finding, ino: Ino, what: &str) {
-        let path = self.path(ino);
+        let state = self.state;
+        let paths = self.paths.get_or_insert_with(|| Paths::find(state));
+        let what = format!("{what}{}", paths.others(ino));
+        let path = paths.of(ino);
         self.steps.add(step(finding).losing(path, what));
     }
 

@@ -145,7 +145,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
         if finding.kind.code == kinds::SUPERBLOCK_DAMAGED.code {
             let found = match probe::probe(&**mender.device)? {
                 Some(found) => Some(found),
-                None => probe::probe_backups(&**mender.device)?,
+                None => probe::probe_all_backups(&**mender.device)?,
             };
             let Some(found) = found else { continue };
             restore(mender.device, &found)?;

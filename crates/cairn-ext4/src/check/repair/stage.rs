@@ -40,8 +40,12 @@ impl Stage {
     pub(super) fn of(finding: &Finding) -> Self {
         let code = finding.kind.code;
         let is = |kinds: &[&cairn_check::Kind]| kinds.iter().any(|kind| kind.code == code);
-        let in_directory = code == kinds::ENCRYPTION_CONTEXT.code && finding.place.name.is_some();
-        if is(&[&kinds::METADATA_BIT, &kinds::XATTR_MARK]) {
+        if is(&[
+            &kinds::METADATA_BIT,
+            &kinds::XATTR_MARK,
+            &kinds::XATTR_PLACE,
+            &kinds::ENCRYPTION_BYTE,
+        ]) {
             Self::Bits
         } else if is(&[
             &kinds::SUPERBLOCK_BIT,
@@ -73,6 +77,7 @@ impl Stage {
         } else if is(&[
             &kinds::INODE_LINKS,
             &kinds::INODE_UNREACHABLE,
+            &kinds::VALUE_UNREACHABLE,
             &kinds::INODE_BLOCKS,
             &kinds::XATTR_REFERENCES,
             &kinds::VALUE_REFERENCES,
@@ -81,7 +86,7 @@ impl Stage {
         } else if ["ext4.directory.", "ext4.entry.", "ext4.htree."]
             .iter()
             .any(|prefix| code.starts_with(prefix))
-            || in_directory
+            || is(&[&kinds::ENCRYPTION_NAME])
         {
             Self::Directories
         } else if ["ext4.superblock.", "ext4.group.", "ext4.block_bitmap.", "ext4.inode_bitmap."]

@@ -15,9 +15,11 @@ use super::buffer;
 use crate::corrupt::Corrupt;
 
 mod hash;
+mod places;
 mod seal;
 
 pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes, is_of_value};
+pub(crate) use places::{WrongPlace, wrong_place};
 pub(crate) use seal::{seal_block, verify_block};
 
 /// `h_magic` of blocks and of the inode area.
