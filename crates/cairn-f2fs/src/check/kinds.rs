@@ -17,7 +17,7 @@ cairn_check::kinds! {
     /// Both copies of the superblock are damaged.
     SUPERBLOCK_BOTH = "f2fs.superblock.both", Losing,
         "Both copies of the superblock are damaged; one with a field of the other, or with a \
-            computed checksum, is used.",
+            computed field or checksum, is used.",
         "It is written over both.";
     /// The features of the superblock are wrong.
     SUPERBLOCK_FEATURES = "f2fs.superblock.features", Accounting,

@@ -14,6 +14,7 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 use crate::inject::Injection;
 use crate::readers::View;
 use crate::repair::damaged;
+use crate::rescue::rescued;
 use crate::types::{Judge, planted};
 use crate::volume::open;
 use crate::{check, lines};
@@ -217,6 +218,7 @@ const SUPERBLOCK: [(&str, usize, u32); 16] = [
 #[test]
 fn a_field_of_both_superblocks_that_others_imply_costs_nothing() {
     let judge = Judge::new(&[]);
+    let whole = rescued(Arc::new(judge.target.device.fork()));
     for (what, at, change) in SUPERBLOCK {
         let blocks = [0, 4096].map(|copy| {
             let mut bytes = judge.target.read(copy);
@@ -225,10 +227,14 @@ fn a_field_of_both_superblocks_that_others_imply_costs_nothing() {
             (copy, bytes)
         });
         let injection = Injection { what: what.into(), blocks: blocks.to_vec() };
-        let found = check(Arc::new(damaged(&judge.target, &injection))).unwrap();
+        let device = Arc::new(damaged(&judge.target, &injection));
+        let found = check(device.clone()).unwrap();
         assert!(found.count() > 0, "{what}");
         let (tree, _) = judge.repair(&injection, Scope::All);
         assert!(tree.is_some_and(|tree| tree == judge.sound), "{what}:\n{}", lines(&found));
+        if ["secs_per_zone", "extension_count", "hot_ext_count"].contains(&what) {
+            assert!(rescued(device).files == whole.files, "{what}");
+        }
     }
 }
 

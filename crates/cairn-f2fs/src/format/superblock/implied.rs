@@ -1,7 +1,7 @@
 //! Fields of a superblock that follow from the others: constants, and the geometry, in which each
 //! area begins where the one before it ends.
 
-use crate::format::superblock::{EXTENSION_LEN, Superblock};
+use super::{EXTENSION_LEN, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid};
 
 /// Segments of the two checkpoint packs.
@@ -12,7 +12,7 @@ const LOG_BLOCK: u32 = 12;
 const LOG_SEGMENT: u32 = 9;
 
 /// Copies of a superblock with one field computed; only those that differ from it.
-pub(super) fn fields(copy: &Superblock, device_bytes: u64) -> Vec<Superblock> {
+pub(crate) fn fields(copy: &Superblock, device_bytes: u64) -> Vec<Superblock> {
     let Superblock { segment_count_sit: sit, segment_count_nat: nat, .. } = *copy;
     let Superblock { segment_count_ssa: ssa, segment_count_main: main, .. } = *copy;
     let after = |at: BlockAddr, segments: u32| {
