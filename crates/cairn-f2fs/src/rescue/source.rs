@@ -16,6 +16,7 @@ use crate::nat::Nat;
 use crate::raw::tree::{Below, check};
 use crate::raw::{Choice, RawVolume};
 use crate::recovery::chain::{self, ChainNode};
+use crate::recovery::links::Broken;
 use crate::recovery::overlay::Overlay;
 
 /// A volume, and the versions of its nodes.
@@ -242,6 +243,10 @@ impl Source {
             });
         }
         let nodes = followed.nodes;
+        for Broken { addr, .. } in &followed.broken {
+            let right = nodes.iter().find(|node| node.addr == *addr);
+            volume.footers.extend(right.map(|node| (addr.pba(), node.footer)));
+        }
         if nodes.is_empty() {
             return Ok(());
         }

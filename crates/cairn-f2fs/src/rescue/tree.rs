@@ -40,7 +40,10 @@ fn unrecovered(source: &Source, walk: &mut Walk<'_>) {
             None if *ino == Nid::ROOT => b"/".to_vec(),
             None => [LOST, b"/", ino.to_string().as_bytes()].concat(),
         };
-        walk.lost(&path, number(*ino), format!("what was fsynced is not recovered: {why}"));
+        let name = record.map(|record| String::from_utf8_lossy(&record.name));
+        let of = name.filter(|name| !name.is_empty()).map(|name| format!(" of {name}"));
+        let of = of.unwrap_or_default();
+        walk.lost(&path, number(*ino), format!("what was fsynced{of} is not recovered: {why}"));
     }
 }
 

@@ -187,6 +187,7 @@ fn a_wrong_number_of_an_inode_in_the_chain_loses_nothing() {
             [(1 << 30, 0, 0), (0, 1 << 30, 0), (0, 0, 9), (1, 0, 0), (0, 0x400, 0)];
         // Without a checksum either of two possible numbers may be right.
         let provable = if number == 0 { 3 } else { 5 };
+        let whole = rescued(Arc::new(cut.device.fork()));
         for (index, (nid, ino, offset)) in changes.into_iter().take(provable).enumerate() {
             let right = cut.footer(index);
             let footer = NodeFooter {
@@ -196,6 +197,9 @@ fn a_wrong_number_of_an_inode_in_the_chain_loses_nothing() {
                 ..right
             };
             let what = format!("{arguments:?}, node {index}: {footer:?}");
+            let taken = rescued(cut.with(index, footer));
+            assert!(taken.files == whole.files, "{what}");
+            assert_eq!(taken.losses, [], "{what}");
             cut.mend(&what, cut.with(index, footer));
         }
     }
