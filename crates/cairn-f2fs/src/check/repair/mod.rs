@@ -144,15 +144,14 @@ impl Mend for Mender {
     ) -> Result<Report> {
         let findings = Findings::new();
         let watch = (&self.runtime, &self.observer);
+        // What is found besides counts as found before the repair.
         if let Some(chosen) = choice::second(device, watch, THREADS, &findings)? {
             superblocks::mend_first(&chosen, device, steps)?;
-            return Ok(Report::new(findings, Usage::default()));
         }
         if let Some(proved) = features::proved(device, &findings)?
             && may_be_written(&proved)?
         {
             superblocks::mend_features(&proved, device, steps)?;
-            return Ok(Report::new(findings, Usage::default()));
         }
         let Some(volume) = Volume::open(device.clone(), &findings)? else {
             return Ok(Report::new(findings, Usage::default()));
@@ -288,13 +287,23 @@ impl Edit<'_> {
         if changed {
             return Ok(true);
         }
+        let mut pointed = BTreeSet::new();
         for finding in found.iter().filter(|found| scope.allows(found.kind)) {
-            changed |= match () {
-                () if is_one(finding, &POINTERS) => self.mend_pointer(finding)?,
+            let ino = ino_of(&finding.place);
+            // The blocks that compression saves are counted by the pointers.
+            let is_later = finding.place.file_block.is_none() && pointed.contains(&ino);
+            let done = match () {
+                () if is_one(finding, &POINTERS) => {
+                    let done = self.mend_pointer(finding)?;
+                    pointed.extend(done.then_some(ino));
+                    done
+                }
+                () if is_one(finding, &[&kinds::INODE_COMPRESSION]) && is_later => false,
                 () if is_one(finding, &FIELDS) => self.mend_inode(finding)?,
                 () if is_one(finding, &[&kinds::XATTR]) => self.mend_attributes(finding)?,
                 () => false,
             };
+            changed |= done;
         }
         if changed {
             return Ok(true);
