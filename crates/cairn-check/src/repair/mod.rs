@@ -82,11 +82,26 @@ pub struct Plan {
     pub is_refused: bool,
 }
 
-/// Plans the repair of the volume on `device`, which is only read.
+/// Plans the repair of the volume on `device`, which is only read. What a repair with losses does
+/// not get sound, one without may.
 ///
 /// # Errors
 /// As [`Mend::round`]; the device has zones, or there is not enough memory.
 pub fn plan<M: Mend>(
+    mender: &M,
+    device: &Arc<dyn BlockDevice>,
+    scope: Scope,
+) -> Result<Plan, M::Error> {
+    let planned = plan_within(mender, device, scope)?;
+    if scope == Scope::Accounting || !planned.is_refused || planned.after.cancelled {
+        return Ok(planned);
+    }
+    let safe = plan_within(mender, device, Scope::Accounting)?;
+    let is_sound = !safe.is_refused && safe.after.count() == 0 && !safe.after.cancelled;
+    Ok(if is_sound { safe } else { planned })
+}
+
+fn plan_within<M: Mend>(
     mender: &M,
     device: &Arc<dyn BlockDevice>,
     scope: Scope,

@@ -168,9 +168,41 @@ impl Mend for Vain {
 fn a_step_that_does_not_help_ends_the_rounds_and_is_listed_once() {
     let device: Arc<dyn BlockDevice> = Arc::new(device(&[]));
     let vain = Vain(AtomicU32::new(0));
-    let plan = plan(&vain, &device, Scope::All).unwrap();
+    let plan = plan(&vain, &device, Scope::Accounting).unwrap();
     assert!(plan.is_refused && plan.changes.is_empty());
     assert_eq!((plan.steps.kept().len(), vain.0.into_inner()), (1, 2));
+}
+
+/// Breaks what it may lose something of.
+struct Harmful;
+
+impl Mend for Harmful {
+    type Error = cairn_block::Error;
+
+    fn round(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        scope: Scope,
+        steps: &mut Steps,
+    ) -> Result<Report, Self::Error> {
+        let findings = Findings::new();
+        if device.read_at(0, 1)?[0] != 0 {
+            findings.add(Finding::new(&COUNT, Place::volume()));
+            steps.add(Step::new(&COUNT, Place::volume()));
+            device.write_at(0, vec![u8::from(scope == Scope::All); 1])?;
+        }
+        Ok(Report::new(findings, Usage::default()))
+    }
+}
+
+#[test]
+fn what_a_repair_without_losses_gets_sound_is_not_refused() {
+    let device: Arc<dyn BlockDevice> = Arc::new(device(&[(0, 7)]));
+    for scope in [Scope::Accounting, Scope::All] {
+        let plan = plan(&Harmful, &device, scope).unwrap();
+        assert!(!plan.is_refused && plan.after.count() == 0, "{scope:?}");
+        assert_eq!((plan.before.count(), plan.changes.bytes()), (1, BLOCK));
+    }
 }
 
 #[test]

@@ -5,7 +5,11 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use cairn_base::memory::NoMemory;
 use cairn_check::{BlockSet, Sparse};
 
+use crate::format::bits;
+use crate::format::block::is_zero;
 use crate::format::layout::Layout;
+use crate::format::sit::VALID_MAP_SIZE;
+use crate::format::summary::ENTRIES;
 use crate::format::units::{BLOCKS_PER_SEGMENT, BlockAddr, SegNo};
 
 /// What a block is used for.
@@ -64,9 +68,29 @@ impl Claims {
         uses & what.bit() != 0
     }
 
+    /// The blocks of a segment that this map of the SIT has, and that nothing claims.
+    pub(super) fn left(
+        &self,
+        layout: &Layout,
+        segno: SegNo,
+        map: &[u8; VALID_MAP_SIZE],
+    ) -> Vec<BlockAddr> {
+        let claimed = self.valid_map(segno);
+        let left: Vec<u8> = map.iter().zip(claimed).map(|(map, claimed)| map & !claimed).collect();
+        if is_zero(&left) {
+            return Vec::new();
+        }
+        let is_left = |offset: &u16| bits::test(&left, usize::from(*offset));
+        (0_u16..)
+            .take(ENTRIES)
+            .filter(is_left)
+            .map(|offset| layout.address(segno, offset))
+            .collect()
+    }
+
     /// The claimed blocks of a segment, as the SIT has them.
-    pub(super) fn valid_map(&self, segno: SegNo) -> [u8; 64] {
-        let mut map = [0; 64];
+    pub(super) fn valid_map(&self, segno: SegNo) -> [u8; VALID_MAP_SIZE] {
+        let mut map = [0; VALID_MAP_SIZE];
         self.blocks.write_bitmap(first_block(segno), &mut map);
         // The set counts bits from the least significant one, the SIT from the most significant.
         map.map(u8::reverse_bits)

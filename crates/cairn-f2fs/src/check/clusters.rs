@@ -95,13 +95,11 @@ impl Clusters {
         let flag = record.extra.map_or(0, |extra| extra.compress_flag);
         let first = self.first.filter(|addr| context.layout.in_main(*addr));
         let Some(first) = first.filter(|_| compress::has_checksum(flag)) else { return Ok(()) };
-        let read = context.read(scratch, &[first])?;
-        if read.iter().next().is_some_and(compress::lacks_checksum) {
+        if context.with_block(scratch, first, compress::lacks_checksum)? == Some(true) {
             let place = Place::inode(ino.get()).in_field("i_compress_flag");
             let finding = Finding::new(&kinds::INODE_FIELD, place).stored(u64::from(flag));
             context.add(finding.computed("its clusters have no checksums"));
         }
-        scratch.recycle(read);
         Ok(())
     }
 

@@ -147,6 +147,22 @@ impl Context {
         blocks::read_many_into(&*self.volume.device, addrs, &mut scratch.spare)
     }
 
+    /// Looks at a block.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn with_block<T>(
+        &self,
+        scratch: &mut Scratch,
+        addr: BlockAddr,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let blocks = self.read(scratch, &[addr])?;
+        let seen = blocks.iter().next().map(look);
+        scratch.recycle(blocks);
+        Ok(seen)
+    }
+
     /// The summary block of a segment in the summary area; `None` if it is of no known type.
     ///
     /// # Errors

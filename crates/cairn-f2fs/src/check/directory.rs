@@ -16,7 +16,7 @@ use super::tree::Tree;
 use crate::error::Result;
 use crate::form::names::Names;
 use crate::format::Inode;
-use crate::format::dentry::{Dentries, Dentry, MAX_DEPTH, bucket_start, level_blocks, slots_for};
+use crate::format::dentry::{Dentries, Dentry, is_in_bucket, slots_for};
 use crate::format::inode::InlineFlags;
 use crate::format::units::{BlockAddr, Nid};
 
@@ -175,7 +175,10 @@ impl Walk<'_> {
             let finding = self.found(&kinds::DIRECTORY_HASH, block, entry);
             self.context.add(finding.hex(entry.hash, hash.unwrap_or_default()));
         }
-        if !self.record.inline.contains(InlineFlags::DENTRY) && !self.is_in_bucket(block, entry) {
+        let levels = (self.record.current_depth, self.record.dir_level);
+        if !self.record.inline.contains(InlineFlags::DENTRY)
+            && !is_in_bucket(levels, block, entry.hash)
+        {
             self.context.add(self.found(&kinds::DIRECTORY_BUCKET, block, entry));
         }
         let mut key = DefaultHasher::new();
@@ -183,22 +186,6 @@ impl Walk<'_> {
         let place = block << 8 | as_u64(entry.slot);
         self.seen.push((key.finish(), place));
         self.target(block, entry);
-    }
-
-    /// Does a search for the name come to this block?
-    fn is_in_bucket(&self, block: u64, entry: &Dentry<'_>) -> bool {
-        let dir_level = self.record.dir_level;
-        let depth = self.record.current_depth.min(MAX_DEPTH);
-        let mut end = 0_u64;
-        for level in 0..depth {
-            end = end.saturating_add(level_blocks(level, dir_level));
-            if block < end {
-                let start = bucket_start(level, dir_level, entry.hash);
-                let len = crate::format::dentry::bucket_blocks(level);
-                return (start..start.saturating_add(len)).contains(&block);
-            }
-        }
-        false
     }
 
     /// Notes the entry at its inode.

@@ -17,7 +17,7 @@ cairn_check::kinds! {
     /// Both copies of the superblock are damaged.
     SUPERBLOCK_BOTH = "f2fs.superblock.both", Losing,
         "Both copies of the superblock are damaged; one with a field of the other, or with a \
-            computed checksum, is used.",
+            computed field or checksum, is used.",
         "It is written over both.";
     /// The features of the superblock are wrong.
     SUPERBLOCK_FEATURES = "f2fs.superblock.features", Accounting,
@@ -80,10 +80,17 @@ cairn_check::kinds! {
             checked instead.",
         "The nodes behind the checkpoint are dropped: those of damaged inodes, if the rest can be \
             recovered, else all.";
+    /// Fsynced nodes behind the checkpoint wait until the SIT is right.
+    RECOVERY_WAITS = "f2fs.recovery.waits", Accounting,
+        "What was fsynced since the last checkpoint is not recovered while the SIT or the owner of a \
+            block is wrong, because that could overwrite files; the last checkpoint was checked \
+            instead.",
+        "It is recovered once they are right.";
     /// A node behind the checkpoint leads past others.
     RECOVERY_CHAIN = "f2fs.recovery.chain", Accounting,
         "A node behind the checkpoint names another next block, or another checkpoint, than those \
-            around it show, so that Linux would drop what was fsynced after it.",
+            around it show, or has a number that its block disproves, so that Linux would drop \
+            what was fsynced.",
         "What was fsynced is recovered as they show it.";
     /// A NAT entry is impossible.
     NAT_ENTRY = "f2fs.nat.entry", Losing,

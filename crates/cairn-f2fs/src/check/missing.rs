@@ -15,10 +15,9 @@ use cairn_check::{Finding, Place};
 use super::context::{Context, Scratch, Totals};
 use super::{kinds, owners};
 use crate::error::{Error, Result};
+use crate::format::Features;
 use crate::format::node::NodeFooter;
-use crate::format::summary::ENTRIES;
 use crate::format::units::{BlockAddr, Nid, SegNo};
-use crate::format::{Features, bits};
 
 /// Blocks that are read together.
 const PART: usize = 128;
@@ -86,20 +85,11 @@ impl Search<'_> {
             if self.context.progress.is_cancelled() {
                 break;
             }
-            let claimed = self.context.claims.valid_map(segno);
             // What the SIT contradicts itself about may be in use.
             let entry = self.context.volume.sit_entry(segno)?;
             let stored = entry.map_or([u8::MAX; _], |entry| entry.valid_map);
             let asked = stored.map(|bits| if used { bits } else { !bits });
-            let left: Vec<u8> =
-                asked.iter().zip(claimed).map(|(asked, claimed)| asked & !claimed).collect();
-            let mut addrs = Vec::new();
-            let mut from = 0;
-            while let Some(offset) = bits::next_set(&left, from, ENTRIES) {
-                from = offset.saturating_add(1);
-                let offset = u16::try_from(offset).unwrap_or(0);
-                addrs.push(self.context.layout.address(segno, offset));
-            }
+            let addrs = self.context.claims.left(&self.context.layout, segno, &asked);
             for part in addrs.chunks(PART) {
                 let read = self.context.read(scratch, part)?;
                 for (addr, block) in part.iter().zip(read.iter()) {

@@ -37,7 +37,6 @@ mod directory;
 mod examine;
 mod features;
 mod hint;
-mod implied;
 mod inode;
 mod journals;
 pub mod kinds;

@@ -39,7 +39,9 @@ pub(super) fn find(
         if !is_directory || context.progress.is_cancelled() {
             continue;
         }
-        let Some(image) = block(context, scratch, node.addr())? else { continue };
+        let Some(image) = context.with_block(scratch, node.addr(), <[u8]>::to_vec)? else {
+            continue;
+        };
         let Ok(record) = Inode::decode(&image, dir, context.layout.features) else { continue };
         // Nobody knows the names in an encrypted directory.
         if matches!(Names::of(&record, context.layout.features), Names::Encrypted { .. }) {
@@ -66,13 +68,6 @@ pub(super) fn find(
     Ok(named)
 }
 
-fn block(context: &Context, scratch: &mut Scratch, addr: BlockAddr) -> Result<Option<Vec<u8>>> {
-    let read = context.read(scratch, &[addr])?;
-    let bytes = read.iter().next().map(<[u8]>::to_vec);
-    scratch.recycle(read);
-    Ok(bytes)
-}
-
 /// The blocks of a directory that can be reached, in rising order. No node is followed twice.
 fn blocks(
     context: &Context,
@@ -88,7 +83,8 @@ fn blocks(
     while let Some((nid, offset)) = waiting.pop() {
         let known = context.nodes.get(nid).filter(|node| node.ino() == dir);
         let Some(addr) = known.map(NodeState::addr).filter(|_| seen.insert(nid)) else { continue };
-        let Some(image) = block(context, scratch, addr)? else { continue };
+        let image = context.with_block(scratch, addr, <[u8]>::to_vec)?;
+        let Some(image) = image else { continue };
         if NodeFooter::read(&image).nid != nid {
             continue;
         }

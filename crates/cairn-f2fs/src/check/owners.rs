@@ -4,10 +4,11 @@ use cairn_check::{Finding, Place};
 
 use super::claims::Use;
 use super::context::{Context, Scratch};
+use super::nodes::NodeState;
 use super::{kinds, slots};
 use crate::error::Result;
 use crate::format::units::{BlockAddr, Nid, SegNo};
-use crate::format::{Features, Log, Summary, bits};
+use crate::format::{Features, Log, NodeFooter, Summary, bits};
 
 /// Who uses a block, and where that is said.
 pub(super) struct Owner {
@@ -48,8 +49,8 @@ pub(super) fn claim(
     Ok(first)
 }
 
-/// Does a data pointer lead to a node, or to a block that the summary gives to another pointer,
-/// which leads to it?
+/// Does a data pointer lead to a node, also to one of which the NAT has an older version, or to a
+/// block that the summary gives to another pointer, which leads to it?
 fn is_of_other(
     context: &Context,
     scratch: &mut Scratch,
@@ -61,6 +62,9 @@ fn is_of_other(
     }
     if slots::is_node(context, scratch, addr)? {
         return Ok(true);
+    }
+    if let Some(Stated::Owner(true, _)) = stated {
+        return Ok(node_at(context, scratch, addr)?.is_some());
     }
     let Some(Stated::Owner(false, Some(named))) = stated else { return Ok(false) };
     if *named == owner.summary {
@@ -197,6 +201,37 @@ pub(super) fn stored(
         Stated::Owner(is_node, entry) => entry.map(|entry| (is_node, entry)),
         Stated::Unknown | Stated::NoType => None,
     })
+}
+
+/// The node in a block, if the NAT leads to an older version of it that the SIT calls free.
+///
+/// # Errors
+/// The device's.
+pub(super) fn node_at(
+    context: &Context,
+    scratch: &mut Scratch,
+    addr: BlockAddr,
+) -> Result<Option<NodeFooter>> {
+    let Some((true, owner)) = stored(context, scratch, addr)? else { return Ok(None) };
+    let known = context.nodes.get(owner.nid).map(NodeState::addr);
+    let Some((known, place)) =
+        known.and_then(|known| Some((known, context.layout.segment_of(known)?)))
+    else {
+        return Ok(None);
+    };
+    if known == addr || !is_free(context, place)? {
+        return Ok(None);
+    }
+    let mut footers = Vec::new();
+    for addr in [known, addr] {
+        footers.extend(context.with_block(scratch, addr, NodeFooter::read)?);
+    }
+    let [old, new] = footers[..] else { return Ok(None) };
+    let age = |footer: &NodeFooter| footer.cp_ver & u64::from(u32::MAX);
+    let now = context.volume.loaded.checkpoint.version & u64::from(u32::MAX);
+    let is_newer = age(&old) <= age(&new) && age(&new) <= now;
+    let is_same = new.nid == owner.nid && new.ino == old.ino && new.is_possible(&context.layout);
+    Ok((is_newer && is_same).then_some(new))
 }
 
 /// A repair sets the summary.

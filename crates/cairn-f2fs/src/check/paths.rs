@@ -97,16 +97,14 @@ fn path(
 /// The name of an inode and its parent, if the inode says them.
 fn name(context: &Context, scratch: &mut Scratch, ino: Nid) -> Result<Option<(Vec<u8>, Nid)>> {
     let Some(node) = context.nodes.inode(ino) else { return Ok(None) };
-    let blocks = context.read(scratch, &[node.addr()])?;
     let decoded = |image: &[u8]| Inode::decode(image, ino, context.layout.features).ok();
     // Of an inode without a possible type, the name is known nevertheless.
-    let image = blocks.iter().next();
-    let record = image.and_then(|image| {
+    let record = context.with_block(scratch, node.addr(), |image| {
         let kinds = [FileKind::Regular, FileKind::Directory];
         let others = || kinds.into_iter().find_map(|kind| decoded(&types::with(image, kind)));
         decoded(image).or_else(others)
-    });
-    let Some(record) = record else { return Ok(None) };
+    })?;
+    let Some(record) = record.flatten() else { return Ok(None) };
     // A directory's parent is that of its entry; other inodes may have lost theirs.
     let is_directory = record.kind == FileKind::Directory;
     let lost = record.advise.intersects(Advise::ENC_NAME | Advise::ENCRYPT)

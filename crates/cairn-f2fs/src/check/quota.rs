@@ -141,10 +141,11 @@ fn is_file_of(context: &Context, scratch: &mut Scratch, kind: OwnerKind, ino: Ni
 
 fn record(context: &Context, scratch: &mut Scratch, ino: Nid) -> Result<Option<(Inode, Vec<u8>)>> {
     let Some(node) = context.nodes.inode(ino) else { return Ok(None) };
-    let read = context.read(scratch, &[node.addr()])?;
-    let image = read.iter().next().unwrap_or_default().to_vec();
-    let record = Inode::decode(&image, ino, context.layout.features).ok();
-    Ok(record.map(|record| (record, image)))
+    let found = context.with_block(scratch, node.addr(), |image| {
+        let record = Inode::decode(image, ino, context.layout.features).ok()?;
+        Some((record, image.to_vec()))
+    })?;
+    Ok(found.flatten())
 }
 
 /// Reads a quota file, as far as it can be read. `None` if the walk has seen no such file.

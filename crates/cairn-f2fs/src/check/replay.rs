@@ -142,8 +142,7 @@ pub(super) fn is_safe(
             return Ok(true);
         }
     }
-    let why = "the table of segments (SIT) is wrong, so that a recovery could overwrite files";
-    findings.add(Finding::new(&kinds::RECOVERY, Place::volume()).stored(why));
+    findings.add(Finding::new(&kinds::RECOVERY_WAITS, Place::volume()));
     Ok(false)
 }
 

@@ -28,10 +28,7 @@ impl Around for Seen<'_> {
     }
 
     fn block(&mut self, addr: BlockAddr) -> Result<Option<Vec<u8>>> {
-        let blocks = self.context.read(self.scratch, &[addr])?;
-        let bytes = blocks.iter().next().map(<[u8]>::to_vec);
-        self.scratch.recycle(blocks);
-        Ok(bytes)
+        self.context.with_block(self.scratch, addr, <[u8]>::to_vec)
     }
 
     fn root(&mut self) -> Result<Option<Inode>> {

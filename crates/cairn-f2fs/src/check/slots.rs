@@ -34,14 +34,12 @@ pub(super) fn named(
     let Some(holder) = holder.filter(|holder| holder.version() == owner.version) else {
         return Ok(None);
     };
-    let blocks = context.read(scratch, &[holder.addr()])?;
-    let found = blocks.iter().next().and_then(|image| {
+    let found = context.with_block(scratch, holder.addr(), |image| {
         let pointer = pointer(context.layout.features, image, owner)?;
         let offset = NodeFooter::read(image).offset;
         Some(Named { pointer, ino: holder.ino(), offset })
-    });
-    scratch.recycle(blocks);
-    Ok(found)
+    })?;
+    Ok(found.flatten())
 }
 
 /// As [`named`], in the block of the node.
@@ -91,9 +89,7 @@ pub(super) fn footer(
     scratch: &mut Scratch,
     addr: BlockAddr,
 ) -> Result<Option<NodeFooter>> {
-    let blocks = context.read(scratch, &[addr])?;
-    let footer = blocks.iter().next().map(NodeFooter::read);
-    scratch.recycle(blocks);
+    let footer = context.with_block(scratch, addr, NodeFooter::read)?;
     Ok(footer.filter(|footer| {
         let node = context.nodes.get(footer.nid);
         footer.is_possible(&context.layout) && node.is_some_and(|node| node.ino() == footer.ino)

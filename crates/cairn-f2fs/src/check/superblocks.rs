@@ -10,13 +10,12 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 
-use super::implied;
 use crate::checkpoint;
 use crate::disk::SUPERBLOCKS;
 use crate::error::{Error, Result};
 use crate::format::Features;
 use crate::format::layout::Layout;
-use crate::format::superblock::{OFFSET, SIZE, Superblock};
+use crate::format::superblock::{OFFSET, SIZE, Superblock, implied};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Bytes of a word: each field but names consists of such.

@@ -13,9 +13,8 @@ use super::slots::{self, Named};
 use super::{kinds, owners};
 use crate::error::Result;
 use crate::format::inode::Advise;
-use crate::format::summary::ENTRIES;
 use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid, SegNo};
-use crate::format::{Inode, NodeFooter, SitEntry, Summary, bits};
+use crate::format::{Inode, SitEntry, Summary};
 
 /// Most blocks that are asked.
 const MOST: usize = 1 << 16;
@@ -36,17 +35,9 @@ pub(super) struct Left(Vec<BlockAddr>);
 impl Left {
     /// Notes those of a segment.
     pub(super) fn add(&mut self, context: &Context, segno: SegNo, entry: &SitEntry) {
-        let found = context.claims.valid_map(segno);
-        let left: Vec<u8> =
-            entry.valid_map.iter().zip(found).map(|(stored, found)| stored & !found).collect();
-        let mut from = 0;
-        while let Some(offset) = bits::next_set(&left, from, ENTRIES)
-            && self.0.len() < MOST
-        {
-            from = offset.saturating_add(1);
-            let offset = u16::try_from(offset).unwrap_or(0);
-            self.0.push(context.layout.address(segno, offset));
-        }
+        let left = context.claims.left(&context.layout, segno, &entry.valid_map);
+        let room = MOST.saturating_sub(self.0.len());
+        self.0.extend(left.into_iter().take(room));
     }
 
     /// Reports those whose pointers lead elsewhere.
@@ -55,7 +46,7 @@ impl Left {
     /// The device's.
     pub(super) fn check(self, context: &Context, scratch: &mut Scratch) -> Result<()> {
         for addr in &self.0 {
-            if let Some(footer) = node_at(context, scratch, *addr)? {
+            if let Some(footer) = owners::node_at(context, scratch, *addr)? {
                 let place = Place::node(footer.nid.get()).of_inode(footer.ino.get());
                 context.add(Finding::new(&kinds::NAT_ADDRESS, place.at_block(addr.get())));
             }
@@ -71,36 +62,6 @@ impl Left {
         }
         Ok(())
     }
-}
-
-/// The node in a block, if the NAT leads to an older version of it that the SIT calls free.
-fn node_at(
-    context: &Context,
-    scratch: &mut Scratch,
-    addr: BlockAddr,
-) -> Result<Option<NodeFooter>> {
-    let Some((true, owner)) = owners::stored(context, scratch, addr)? else { return Ok(None) };
-    let known = context.nodes.get(owner.nid).map(NodeState::addr);
-    let Some((known, place)) =
-        known.and_then(|known| Some((known, context.layout.segment_of(known)?)))
-    else {
-        return Ok(None);
-    };
-    if known == addr || !owners::is_free(context, place)? {
-        return Ok(None);
-    }
-    let mut footers = Vec::new();
-    for addr in [known, addr] {
-        let blocks = context.read(scratch, &[addr])?;
-        footers.extend(blocks.iter().next().map(NodeFooter::read));
-        scratch.recycle(blocks);
-    }
-    let [old, new] = footers[..] else { return Ok(None) };
-    let age = |footer: &NodeFooter| footer.cp_ver & u64::from(u32::MAX);
-    let now = context.volume.loaded.checkpoint.version & u64::from(u32::MAX);
-    let is_newer = age(&old) <= age(&new) && age(&new) <= now;
-    let is_same = new.nid == owner.nid && new.ino == old.ino && new.is_possible(&context.layout);
-    Ok((is_newer && is_same).then_some(new))
 }
 
 /// The pointer that the summary of a block names, if it leads elsewhere, and not to another block
@@ -150,10 +111,8 @@ fn is_cut_off(
     (ino, offset, slot): (Nid, u32, u16),
 ) -> Result<bool> {
     let Some(inode) = context.nodes.inode(ino) else { return Ok(false) };
-    let blocks = context.read(scratch, &[inode.addr()])?;
-    let record =
-        blocks.iter().next().map(|image| Inode::decode(image, ino, context.layout.features));
-    scratch.recycle(blocks);
+    let decode = |image: &[u8]| Inode::decode(image, ino, context.layout.features);
+    let record = context.with_block(scratch, inode.addr(), decode)?;
     let Some(Ok(record)) = record else { return Ok(false) };
     let first = record.shape().first_block(offset).unwrap_or(u64::MAX);
     let block = first.saturating_add(slot.into());

@@ -12,6 +12,9 @@
     )
 )]
 
+use std::ops::Range;
+
+use cairn_base::Pba;
 use cairn_block::{BlockDeviceExt, IoBuf};
 use cairn_cache::block::BufferCache;
 
@@ -22,7 +25,7 @@ use crate::format::layout::Layout;
 use crate::format::log::{AllocType, Log};
 use crate::format::node::NodeFooter;
 use crate::format::summary::{
-    CompactSummaries, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock,
+    self, CompactSummaries, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock,
     kbytes_written,
 };
 use crate::format::units::{BLOCK_SIZE, Nid};
@@ -80,6 +83,22 @@ pub(crate) fn journal_areas(
         };
         (journal(Log::HotData)?, journal(Log::ColdData)?)
     })
+}
+
+/// The block of the pack that has a journal, and where in it: with the hot data that of the NAT,
+/// with the cold data that of the SIT. None if there is no such block.
+pub(crate) fn journal_place(
+    loaded: &Loaded,
+    layout: &Layout,
+    log: Log,
+) -> Option<(Pba, Range<usize>)> {
+    let is_compact = loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM);
+    let offset = match is_compact {
+        true => loaded.map.data_summaries().next(),
+        false => loaded.map.summary(log),
+    };
+    let place = summary::journal_place(is_compact, log == Log::HotData);
+    offset.map(|offset| (loaded.address(layout, offset), place))
 }
 
 /// Reads, or rebuilds from the footers of the nodes, the owners of the current segments' blocks.

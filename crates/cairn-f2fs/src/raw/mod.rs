@@ -60,6 +60,8 @@ pub(crate) struct RawVolume {
     pub(crate) current: Option<CurrentSummaries>,
     /// Nodes that are newer than the checkpoint.
     pub(crate) newer: HashMap<Nid, BlockAddr>,
+    /// Blocks of such nodes with wrong footers, and the right ones.
+    pub(crate) footers: HashMap<Pba, NodeFooter>,
     /// What is wrong with the volume as a whole.
     pub(crate) notes: Vec<String>,
     /// What may still be read.
@@ -86,7 +88,11 @@ impl RawVolume {
             let what = format!("block {pba} lies beyond the end");
             return Err(Error::new(ErrorKind::Io, Operation::Read, what));
         }
-        Ok(self.buffers.get(pba)?.image())
+        let image = self.buffers.get(pba)?.image();
+        let Some(footer) = self.footers.get(&pba) else { return Ok(image) };
+        let mut bytes = image.to_vec();
+        footer.write(&mut bytes);
+        Ok(bytes.into())
     }
 
     /// The copy of a NAT block that the checkpoint uses.

@@ -17,7 +17,7 @@ use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::checksum::MAGIC;
 use crate::format::layout::{Layout, Side};
-use crate::format::superblock::{Superblock, magic_of};
+use crate::format::superblock::{Superblock, implied, magic_of};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Bytes of buffers.
@@ -67,6 +67,7 @@ impl RawVolume {
             journals,
             current,
             newer: HashMap::new(),
+            footers: HashMap::new(),
             notes,
             allowance: Allowance::new(layout.block_count),
         })
@@ -79,6 +80,7 @@ fn find(
     notes: &mut Vec<String>,
 ) -> Result<(u64, Superblock, Layout)> {
     let (mut first, mut unsealed) = (None, None);
+    let mut copies = Vec::new();
     let mut magic = 0;
     for number in [0, 1_u64].into_iter().filter(|number| wanted.is_none_or(|one| one == *number)) {
         let at = number.saturating_mul(BLOCK_BYTES);
@@ -106,12 +108,20 @@ fn find(
                 let usable = decoded.and_then(|found| Ok((Layout::new(&found, ANY_SIZE)?, found)));
                 unsealed = unsealed.or(usable.ok().map(|(layout, found)| (number, found, layout)));
                 first = first.or(Some(error));
+                copies.extend(Superblock::decode_any(&block).map(|copy| (number, copy)));
             }
         }
     }
     if let Some(found) = unsealed {
         let number = found.0;
         notes.push(format!("the checksum of superblock {number} is wrong: it is used as it is"));
+        return Ok(found);
+    }
+    if let Some(found) = computed(&copies, device.geometry().size) {
+        let number = found.0;
+        notes.push(format!(
+            "a field of superblock {number} is impossible: it was computed from the others"
+        ));
         return Ok(found);
     }
     match (first, wanted) {
@@ -126,6 +136,22 @@ fn find(
             Err(Error::Option(why))
         }
     }
+}
+
+/// The only possible superblock with one field that the others of a copy imply.
+fn computed(copies: &[(u64, Superblock)], size: u64) -> Option<(u64, Superblock, Layout)> {
+    let mut found: Option<(u64, Superblock, Layout)> = None;
+    for (number, copy) in copies {
+        for right in implied::fields(copy, size) {
+            let layout = right.check_sizes().and_then(|()| Layout::new(&right, ANY_SIZE));
+            let Ok(layout) = layout else { continue };
+            if found.as_ref().is_some_and(|(_, known, _)| *known != right) {
+                return None;
+            }
+            found.get_or_insert((*number, right, layout));
+        }
+    }
+    found
 }
 
 fn pack(

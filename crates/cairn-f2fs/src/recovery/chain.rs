@@ -109,6 +109,9 @@ pub(crate) fn follow(
             }
             footer.cp_ver = checkpoint.node_version();
         }
+        if let Some(right) = around.renumbered(&footer, &image) {
+            footer = right;
+        }
         if !seen.insert(addr) {
             let (nid, value) = (footer.nid, addr.get().into());
             let what = "the chain of fsynced nodes is a loop";
@@ -154,6 +157,9 @@ impl Followed {
         let words = [
             ("cp_ver", stored.cp_ver, right.cp_ver),
             ("next_blkaddr", stored.next_blkaddr.get().into(), right.next_blkaddr.get().into()),
+            ("nid", stored.nid.get().into(), right.nid.get().into()),
+            ("ino", stored.ino.get().into(), right.ino.get().into()),
+            ("flag", stored.offset.into(), right.offset.into()),
         ];
         let wrong = words.into_iter().filter(|(_, stored, right)| stored != right);
         self.broken.extend(wrong.map(|(field, stored, right)| Broken {

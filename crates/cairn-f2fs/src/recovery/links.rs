@@ -5,6 +5,8 @@
 //! the same segment, was left out by a wrong `next_blkaddr`. A power cut does not do that: it
 //! leaves a block that is older, and the chain ends there.
 //!
+//! The numbers in the footer of an inode agree with each other, and with its checksum.
+//!
 //! `cp_ver` has two halves, the version of the checkpoint and its checksum. No sound node has the
 //! checksum of the checkpoint in force and another version.
 
@@ -127,6 +129,27 @@ impl Around<'_> {
             found.extend((is_fsynced && footer.is_possible(self.layout)).then_some((addr, footer)));
         }
         Ok(found)
+    }
+
+    /// The footer of an inode of which one number is wrong, if the others and its block show which.
+    pub(super) fn renumbered(&self, footer: &NodeFooter, image: &[u8]) -> Option<NodeFooter> {
+        let is_sound = self.layout.is_nid(footer.nid) && footer.is_inode();
+        let candidates: &[Nid] = match (footer.is_inode(), footer.offset) {
+            (true, 0) if is_sound => &[],
+            (true, _) => &[footer.nid],
+            (false, 0) => &[footer.nid, footer.ino],
+            (false, _) => &[],
+        };
+        let right = |ino: Nid| NodeFooter { nid: ino, ino, offset: 0, ..*footer };
+        let fits = |ino: &&Nid| {
+            let right = right(**ino);
+            let is_possible = self.layout.is_nid(**ino) && **ino != Nid::ROOT;
+            is_possible
+                && self.unsealed(&right, image).or_else(|| self.unreadable(&right, image)).is_none()
+        };
+        let mut found = candidates.iter().filter(fits);
+        let (ino, None) = (found.next()?, found.next()) else { return None };
+        Some(right(*ino))
     }
 
     /// Why a node of the chain is none that can be recovered.

@@ -130,6 +130,9 @@ impl Overlay {
                 let mut inode = Inode::decode(&image, nid, layout.features)?;
                 fields.put(&mut inode);
                 inode.encode_into(&mut image);
+                // The chain is read by the right numbers.
+                let footer = NodeFooter::read(&image);
+                NodeFooter { nid, ino: nid, offset: 0, ..footer }.write(&mut image);
                 image.into()
             }
             Change::Indirect { block, footer, children } => {

@@ -1,7 +1,7 @@
 //! Where nodes come from: the NAT, and if that leads nowhere, the newest version in the log.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
@@ -16,6 +16,8 @@ use crate::nat::Nat;
 use crate::raw::tree::{Below, check};
 use crate::raw::{Choice, RawVolume};
 use crate::recovery::chain::{self, ChainNode};
+use crate::recovery::links::Broken;
+use crate::recovery::overlay::Overlay;
 
 /// A volume, and the versions of its nodes.
 pub(super) struct Source {
@@ -23,6 +25,19 @@ pub(super) struct Source {
     scan: OnceCell<Scan>,
     /// Nodes of which an older version was taken, since this was asked last.
     older: RefCell<Vec<Below>>,
+    /// What was fsynced and is not recovered.
+    pub(super) unrecovered: Vec<Unrecovered>,
+    /// The nodes of attributes of inodes in the chain. A recovery does not take them from there.
+    attributes: HashMap<Nid, Nid>,
+}
+
+/// A part of what was fsynced behind the checkpoint that is damaged.
+pub(super) struct Unrecovered {
+    pub(super) ino: Nid,
+    /// The inode in the chain, if it can be read.
+    pub(super) record: Option<Inode>,
+    /// What is wrong.
+    pub(super) why: String,
 }
 
 impl Source {
@@ -43,10 +58,26 @@ impl Source {
                 .notes
                 .push("no checkpoint is sound: the newest nodes of the log are used".into());
         }
-        if let Err(error) = follow_chain(&mut volume) {
-            volume.notes.push(format!("the fsynced nodes are not recovered: {error}"));
+        let mut source = Self {
+            volume,
+            scan: OnceCell::new(),
+            older: RefCell::default(),
+            unrecovered: Vec::new(),
+            attributes: HashMap::new(),
+        };
+        if let Err(error) = source.follow_chain() {
+            let (ino, why) = (Nid::ROOT, error.to_string());
+            source.unrecovered.push(Unrecovered { ino, record: None, why });
         }
-        Ok(Self { volume, scan: OnceCell::new(), older: RefCell::default() })
+        Ok(source)
+    }
+
+    /// The record of an inode, with the node of attributes that it has after a recovery.
+    pub(super) fn recovered(&self, ino: Nid, record: &Inode) -> Inode {
+        let xattr_nid = self.attributes.get(&ino).copied().unwrap_or(record.xattr_nid);
+        let mut record = record.clone();
+        record.xattr_nid = xattr_nid;
+        record
     }
 
     /// All versions of all nodes; the first call reads the main area.
@@ -174,50 +205,75 @@ impl Source {
     }
 }
 
-/// The name of an inode in the chain.
-fn name_of(volume: &RawVolume, node: &ChainNode) -> Option<String> {
+/// An inode in the chain.
+fn inode_of(volume: &RawVolume, node: &ChainNode) -> Option<Inode> {
     let image = volume.block(node.addr.pba()).ok().filter(|_| node.footer.offset == 0)?;
-    let record = Inode::decode(&image, node.footer.ino, volume.layout.features).ok()?;
-    Some(String::from_utf8_lossy(&record.name).into_owned())
+    Inode::decode(&image, node.footer.ino, volume.layout.features).ok()
 }
 
-/// Notes where the nodes of the chain are that a mount would recover.
-fn follow_chain(volume: &mut RawVolume) -> Result<()> {
-    let Some(loaded) = &volume.loaded else { return Ok(()) };
-    let checkpoint = &loaded.checkpoint;
-    let followed = chain::follow(&volume.buffers, &volume.layout, checkpoint)?;
-    let behind = chain::behind(&volume.buffers, &volume.layout, checkpoint, &followed)?;
-    for node in &behind {
-        let ChainNode { addr, footer } = node;
-        let name = name_of(volume, node).unwrap_or_else(|| format!("inode {}", footer.ino));
-        let end = followed.end;
-        volume.notes.push(format!(
-            "block {addr} is a node of {name} that was fsynced, but the chain of such nodes ends \
-             before it, at block {end}, which was never written or is damaged"
-        ));
-    }
-    let damaged: BTreeSet<usize> = followed.faults.iter().map(|(index, _)| *index).collect();
-    for (index, fault) in &followed.faults {
-        let node = followed.nodes.get(*index);
-        let name = node.and_then(|node| name_of(volume, node)).map(|name| format!(" ({name})"));
-        let name = name.unwrap_or_default();
-        volume.notes.push(format!("what was fsynced{name} is not recovered: {fault}"));
-    }
-    let nodes = followed.nodes;
-    if nodes.is_empty() {
-        return Ok(());
-    }
-    let (layout, buffers) = (Arc::new(volume.layout), volume.buffers.clone());
-    let nat = Nat::new(layout, buffers, &loaded.checkpoint, &volume.journals.nat);
-    let found = chain::select(&nodes, &nat)?;
-    for (index, node) in nodes.iter().enumerate() {
-        let counts = !damaged.contains(&index)
-            && found.get(&node.footer.ino).is_some_and(|one| {
-                index <= one.last_fsync && one.created_by.is_none_or(|first| index >= first)
-            });
-        if counts {
-            volume.newer.insert(node.footer.nid, node.addr);
+impl Source {
+    /// Notes where the nodes of the chain are that a mount would recover.
+    fn follow_chain(&mut self) -> Result<()> {
+        let volume = &mut self.volume;
+        let Some(loaded) = &volume.loaded else { return Ok(()) };
+        let checkpoint = &loaded.checkpoint;
+        let followed = chain::follow(&volume.buffers, &volume.layout, checkpoint)?;
+        let behind = chain::behind(&volume.buffers, &volume.layout, checkpoint, &followed)?;
+        for node in &behind {
+            let ChainNode { addr, footer } = node;
+            let name = inode_of(volume, node)
+                .map(|record| String::from_utf8_lossy(&record.name).into_owned());
+            let name = name.unwrap_or_else(|| format!("inode {}", footer.ino));
+            let end = followed.end;
+            volume.notes.push(format!(
+                "block {addr} is a node of {name} that was fsynced, but the chain of such nodes \
+                 ends before it, at block {end}, which was never written or is damaged"
+            ));
         }
+        let damaged: BTreeSet<usize> = followed.faults.iter().map(|(index, _)| *index).collect();
+        for (index, fault) in &followed.faults {
+            let node = followed.nodes.get(*index);
+            let footer = node.map(|node| node.footer).unwrap_or_default();
+            let numbers = [footer.ino, footer.nid, Nid::ROOT];
+            let ino = numbers.into_iter().find(|ino| volume.layout.is_nid(*ino));
+            self.unrecovered.push(Unrecovered {
+                ino: ino.unwrap_or(Nid::ROOT),
+                record: node.and_then(|node| inode_of(volume, node)),
+                why: fault.to_string(),
+            });
+        }
+        let nodes = followed.nodes;
+        for Broken { addr, .. } in &followed.broken {
+            let right = nodes.iter().find(|node| node.addr == *addr);
+            volume.footers.extend(right.map(|node| (addr.pba(), node.footer)));
+        }
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let (layout, buffers) = (Arc::new(volume.layout), volume.buffers.clone());
+        let checkpoint = checkpoint.clone();
+        let nat = Nat::new(layout.clone(), buffers, &checkpoint, &volume.journals.nat);
+        let found = chain::select(&nodes, &nat)?;
+        for (index, node) in nodes.iter().enumerate() {
+            let counts = !damaged.contains(&index)
+                && found.get(&node.footer.ino).is_some_and(|one| {
+                    index <= one.last_fsync && one.created_by.is_none_or(|first| index >= first)
+                });
+            if counts {
+                volume.newer.insert(node.footer.nid, node.addr);
+            }
+        }
+        // As a mount that only reads has them. It refuses a damaged chain.
+        let Ok(overlay) = Overlay::build(&volume.buffers, &layout, &checkpoint, &nat) else {
+            return Ok(());
+        };
+        for ino in found.into_keys() {
+            if let Ok(Some(image)) = overlay.node(ino, &volume.buffers, &layout)
+                && let Ok(record) = Inode::decode(&image, ino, layout.features)
+            {
+                self.attributes.insert(ino, record.xattr_nid);
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use super::attributes;
 use super::contents::{contents, describe};
 use super::proof;
 use super::scan::Version;
-use super::source::Source;
+use super::source::{Source, Unrecovered};
 use crate::form::names::Names;
 use crate::format::Inode;
 use crate::format::inode::Advise;
@@ -25,6 +25,26 @@ pub(super) fn walk(source: &Source, receiver: &mut dyn Receiver) {
     let Some(mut walk) = Walk::new(receiver, end, total) else { return };
     root(source, &mut walk);
     unnamed(source, &mut walk);
+    unrecovered(source, &mut walk);
+}
+
+/// Lists what was fsynced and is not recovered.
+fn unrecovered(source: &Source, walk: &mut Walk<'_>) {
+    let volume = &source.volume;
+    for Unrecovered { ino, record, why } in &source.unrecovered {
+        let before = volume.inode(*ino).ok().map(|(_, _, record)| record);
+        let directory = |above| Some(volume.inode(above).ok()?.2);
+        let record = record.as_ref().or(before.as_ref());
+        let path = match record.and_then(|record| path_of(*ino, record, directory)) {
+            Some(path) => path,
+            None if *ino == Nid::ROOT => b"/".to_vec(),
+            None => [LOST, b"/", ino.to_string().as_bytes()].concat(),
+        };
+        let name = record.map(|record| String::from_utf8_lossy(&record.name));
+        let of = name.filter(|name| !name.is_empty()).map(|name| format!(" of {name}"));
+        let of = of.unwrap_or_default();
+        walk.lost(&path, number(*ino), format!("what was fsynced{of} is not recovered: {why}"));
+    }
 }
 
 fn number(ino: Nid) -> u64 {
@@ -144,6 +164,7 @@ fn hand_out(
     (record, image): (&Inode, &[u8]),
     path: &[u8],
 ) {
+    let record = &source.recovered(ino, record);
     walk.see(number(ino));
     if record.links > 1 && record.kind != FileKind::Directory {
         walk.remember(number(ino), path);

@@ -12,15 +12,9 @@ use cairn_check::repair::{Plan, Scope};
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_vfs::{FileKind, FileSystem, IoFlags};
 
-use crate::inject::{Injection, Target};
+use crate::inject::{Injection, Target, seeds};
 use crate::repair::{apply, damaged, fsck, plan};
 use crate::{check, lines};
-
-/// Damaged volumes of each kind.
-fn count() -> u64 {
-    let asked = std::env::var("CAIRN_INJECTIONS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(if cairn_testkit::deep() { 1500 } else { 25 })
-}
 
 /// An inode: its names, its type, and a file's contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,13 +193,13 @@ fn search(arguments: &[&str], seeds: std::ops::Range<u64>) {
 
 #[test]
 fn what_lost_blocks_take_is_listed() {
-    search(&[], 5_000_000..5_000_000 + count());
+    search(&[], seeds(5_000_000, 25, 1500));
 }
 
 #[test]
 fn what_lost_blocks_take_is_listed_with_extra_attributes() {
     let arguments = ["-O", "extra_attr,inode_checksum,inode_crtime,compression"];
-    search(&arguments, 6_000_000..6_000_000 + count());
+    search(&arguments, seeds(6_000_000, 25, 1500));
 }
 
 /// A block of the NAT is lost, one of which has the root: each node is found in the log.

@@ -14,6 +14,7 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::readers::View;
 use crate::repair::{apply, plan};
+use crate::rescue::rescued;
 use crate::volume::{MIB, open, volume};
 use crate::{check, lines};
 
@@ -145,7 +146,7 @@ fn a_wrong_link_of_the_chain_loses_nothing() {
 #[test]
 fn a_node_of_the_chain_that_contradicts_itself_is_found() {
     let cut = Cut::new(&[]);
-    for (index, nid, ino) in [(0, 0, 1), (1, 1, 0), (3, 4000, 0), (4, 0, 1 << 30)] {
+    for (index, nid, ino) in [(0, 0, 1), (1, 1, 0), (3, 4000, 0)] {
         let right = cut.footer(index);
         assert_eq!(right.nid, right.ino, "the nodes of small files are inodes");
         let (nid, ino) = (Nid(right.nid.get() ^ nid), Nid(right.ino.get() ^ ino));
@@ -174,6 +175,33 @@ fn a_node_of_the_chain_that_contradicts_itself_is_found() {
             copy.load(at, &device.read_at(at, 1 << 20).unwrap());
         }
         assert_f2fs_device_clean(&copy);
+    }
+}
+
+/// Two numbers of an inode's footer, or its checksum, show the third.
+#[test]
+fn a_wrong_number_of_an_inode_in_the_chain_loses_nothing() {
+    for (number, arguments) in KINDS.into_iter().enumerate() {
+        let cut = Cut::new(arguments);
+        let changes: [(u32, u32, u32); 5] =
+            [(1 << 30, 0, 0), (0, 1 << 30, 0), (0, 0, 9), (1, 0, 0), (0, 0x400, 0)];
+        // Without a checksum either of two possible numbers may be right.
+        let provable = if number == 0 { 3 } else { 5 };
+        let whole = rescued(Arc::new(cut.device.fork()));
+        for (index, (nid, ino, offset)) in changes.into_iter().take(provable).enumerate() {
+            let right = cut.footer(index);
+            let footer = NodeFooter {
+                nid: Nid(right.nid.get() ^ nid),
+                ino: Nid(right.ino.get() ^ ino),
+                offset: right.offset ^ offset,
+                ..right
+            };
+            let what = format!("{arguments:?}, node {index}: {footer:?}");
+            let taken = rescued(cut.with(index, footer));
+            assert!(taken.files == whole.files, "{what}");
+            assert_eq!(taken.losses, [], "{what}");
+            cut.mend(&what, cut.with(index, footer));
+        }
     }
 }
 
@@ -211,10 +239,30 @@ fn an_impossible_inode_of_the_chain_costs_only_its_file() {
         let device = cut.device.fork();
         device.load(place, &bytes);
         let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let told = rescued(device.clone()).losses;
+        assert!(told.iter().any(|loss| loss.what.contains("fsynced")), "byte {at}: {told:?}");
         let all = plan(&device, Scope::All).unwrap();
         assert!(!all.is_refused && all.after.count() == 0, "{}", lines(&all.after));
         apply(&all, &device);
         let wrong = View::of(&device).wrong(&cut.sound);
         assert_eq!(wrong, ["/new 2: missing"], "byte {at}");
+    }
+}
+
+/// A recovery does not take the number of the node of attributes from the chain.
+#[test]
+fn a_wrong_node_of_attributes_in_the_chain_costs_no_rescue() {
+    const XATTR_NID_AT: u64 = 76;
+    let cut = Cut::new(&[]);
+    let sound = rescued(Arc::new(cut.device.fork()));
+    assert_eq!(sound.losses, []);
+    for index in 0..cut.chain.len() {
+        let device = cut.device.fork();
+        device.load(cut.chain[index].bytes() + XATTR_NID_AT, &[0xff; 4]);
+        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        assert_eq!(check(device.clone()).unwrap().count(), 0, "{index}");
+        assert!(View::of(&device).wrong(&cut.sound).is_empty(), "{index}");
+        let taken = rescued(device);
+        assert!(taken.files == sound.files && taken.losses.is_empty(), "{:?}", taken.losses);
     }
 }

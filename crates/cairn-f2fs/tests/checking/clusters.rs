@@ -138,7 +138,7 @@ fn a_cluster_whose_mark_is_lost_is_not_read_as_it_is_packed() {
             let what = format!("pointer {slot}: {value:#x}");
             let injection = packed.change(&what, &|bytes| set_pointer(bytes, slot, value));
             packed.judge(&injection);
-            let taken = rescued(damaged(&packed.target, &injection));
+            let taken = rescued(Arc::new(damaged(&packed.target, &injection)));
             assert!(taken.files[&PATH[1..]] == packed.contents, "{what}");
             assert!(taken.losses.is_empty());
         }

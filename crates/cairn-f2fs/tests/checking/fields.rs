@@ -30,6 +30,7 @@ pub const SUPERBLOCK: &[Field] = &[
     ("node_ino", 100, 4),
     ("meta_ino", 104, 4),
     ("extension_count", 1148, 4),
+    ("hot_ext_count", 2757, 1),
     ("cp_payload", 1664, 4),
     ("feature", 2180, 4),
 ];

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -22,10 +23,13 @@ use crate::places::Places;
 use crate::volume::{End, MIB, loaded, open, work};
 use crate::{check, lines};
 
-/// Injections into each volume.
-fn count() -> u64 {
-    let asked = std::env::var("CAIRN_INJECTIONS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(if cairn_testkit::deep() { 2500 } else { 30 })
+/// The seeds of a search from `first` on: `few` of them, or `many` in long runs.
+/// `CAIRN_INJECTIONS` is another number of them, and `CAIRN_SEED` is added to each.
+pub fn seeds(first: u64, few: u64, many: u64) -> Range<u64> {
+    let asked = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let usual = if cairn_testkit::deep() { many } else { few };
+    let first = first + asked("CAIRN_SEED").unwrap_or(0);
+    first..first + asked("CAIRN_INJECTIONS").unwrap_or(usual)
 }
 
 /// A free block, and the place and new contents of its summary block.
@@ -362,7 +366,7 @@ struct Tally {
 }
 
 /// Runs injections. Panics with those that only fsck.f2fs has found.
-fn search(arguments: &[&str], seeds: std::ops::Range<u64>) {
+fn search(arguments: &[&str], seeds: Range<u64>) {
     let target = Target::new(arguments);
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
     let mut missed = String::new();
@@ -407,10 +411,10 @@ fn search(arguments: &[&str], seeds: std::ops::Range<u64>) {
 
 #[test]
 fn what_fsck_finds_is_found() {
-    search(&[], 0..count());
+    search(&[], seeds(0, 30, 2500));
 }
 
 #[test]
 fn what_fsck_finds_is_found_with_extra_attributes() {
-    search(&["-O", "extra_attr,inode_checksum,inode_crtime"], 1_000_000..1_000_000 + count());
+    search(&["-O", "extra_attr,inode_checksum,inode_crtime"], seeds(1_000_000, 30, 2500));
 }

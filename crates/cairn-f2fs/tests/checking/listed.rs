@@ -14,6 +14,7 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 use crate::inject::Injection;
 use crate::readers::View;
 use crate::repair::damaged;
+use crate::rescue::rescued;
 use crate::types::{Judge, planted};
 use crate::volume::open;
 use crate::{check, lines};
@@ -195,9 +196,10 @@ fn a_node_in_a_segment_that_the_sit_does_not_know_is_found_in_the_log() {
 }
 
 /// A field of the superblock, where it is, and what is changed in both copies.
-const SUPERBLOCK: [(&str, usize, u32); 13] = [
+const SUPERBLOCK: [(&str, usize, u32); 16] = [
     ("log_blocksize", 16, 1),
     ("segs_per_sec", 24, 4),
+    ("secs_per_zone", 28, 0x80),
     ("section_count", 44, 0x10),
     ("segment_count", 48, 0x100),
     ("segment_count_ckpt", 52, 1),
@@ -207,6 +209,8 @@ const SUPERBLOCK: [(&str, usize, u32); 13] = [
     ("main_blkaddr", 92, 1),
     ("root_ino", 96, 1),
     ("devs", 2201, 0x40),
+    ("extension_count", 1148, 0x4000),
+    ("hot_ext_count", 2757, 0x80),
     ("qf_ino[0]", 2745, 0x8000_0000),
     ("qf_ino[1]", 2749, 9),
 ];
@@ -214,6 +218,7 @@ const SUPERBLOCK: [(&str, usize, u32); 13] = [
 #[test]
 fn a_field_of_both_superblocks_that_others_imply_costs_nothing() {
     let judge = Judge::new(&[]);
+    let whole = rescued(Arc::new(judge.target.device.fork()));
     for (what, at, change) in SUPERBLOCK {
         let blocks = [0, 4096].map(|copy| {
             let mut bytes = judge.target.read(copy);
@@ -222,17 +227,19 @@ fn a_field_of_both_superblocks_that_others_imply_costs_nothing() {
             (copy, bytes)
         });
         let injection = Injection { what: what.into(), blocks: blocks.to_vec() };
-        let found = check(Arc::new(damaged(&judge.target, &injection))).unwrap();
+        let device = Arc::new(damaged(&judge.target, &injection));
+        let found = check(device.clone()).unwrap();
         assert!(found.count() > 0, "{what}");
         let (tree, _) = judge.repair(&injection, Scope::All);
         assert!(tree.is_some_and(|tree| tree == judge.sound), "{what}:\n{}", lines(&found));
+        if ["secs_per_zone", "extension_count", "hot_ext_count"].contains(&what) {
+            assert!(rescued(device).files == whole.files, "{what}");
+        }
     }
 }
 
-/// The NAT's journal of a volume with an orphan and with fsynced files behind the checkpoint loses
-/// entries: neither the nodes nor the chain are lost.
-#[test]
-fn a_journal_that_is_cut_costs_nothing() {
+/// A volume with an orphan, and with fsynced files behind the checkpoint.
+fn with_a_chain() -> Judge {
     let device = Arc::new(planted(&[]).fork());
     let fs = open(device.clone(), "");
     let create = |name: &[u8]| {
@@ -247,7 +254,13 @@ fn a_journal_that_is_cut_costs_nothing() {
     let behind = create(b"behind");
     fs.fsync(behind, 0, false).unwrap();
     fs.shutdown(false).unwrap();
-    let judge = Judge::of(&Arc::new(device.fork()));
+    Judge::of(&Arc::new(device.fork()))
+}
+
+/// The NAT's journal loses entries: neither the nodes nor the chain are lost.
+#[test]
+fn a_journal_that_is_cut_costs_nothing() {
+    let judge = with_a_chain();
     let (at, sound) = journals(&judge);
     assert!(sound[0] > 1, "{}", sound[0]);
     for count in [0, sound[0] / 2] {
@@ -257,5 +270,53 @@ fn a_journal_that_is_cut_costs_nothing() {
         let (tree, lost) = judge.repair(&injection, Scope::All);
         assert!(lost.is_empty(), "{count}: {lost:?}");
         assert!(tree.unwrap() == judge.sound, "{count}");
+    }
+}
+
+/// The NAT and the SIT are set right where they are, so that what was fsynced is recovered after
+/// that.
+#[test]
+fn a_wrong_entry_before_a_chain_costs_nothing() {
+    const ADDRESS: usize = 9;
+    let judge = with_a_chain();
+    let (at, sound) = journals(&judge);
+    let sit = SIT_AT + 2;
+    assert!(sound[0] > 0 && sound[SIT_AT] > 0, "{} {}", sound[0], sound[SIT_AT]);
+    let mut cases: Vec<(String, Scope, u64, Vec<u8>)> = Vec::new();
+    let mut add = |what: &str, scope, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = sound.clone();
+        change(&mut bytes);
+        cases.push((what.into(), scope, at, bytes));
+    };
+    for entry in 0..usize::from(sound[0]) {
+        let what = format!("the address of entry {entry} of the journal");
+        add(&what, Scope::All, &|bytes| bytes[2 + entry * NAT_ENTRY + ADDRESS + 3] = 0xf6);
+    }
+    add("a count in the journal", Scope::Accounting, &|bytes| bytes[sit + 4] ^= 1);
+    add("a bit in the journal", Scope::Accounting, &|bytes| bytes[sit + 6] ^= 1);
+    add("a possible bit in the journal", Scope::Accounting, &|bytes| unmarked(bytes, sit + 4));
+    add("too many segments", Scope::Accounting, &|bytes| bytes[SIT_AT] |= 0x40);
+    for segment in 0..judge.target.layout().main_segments {
+        let Some(place) = judge.target.sit_place(segment) else { continue };
+        let base = (place & 0xfff) as usize;
+        let mut bytes = judge.target.read(place & !0xfff);
+        unmarked(&mut bytes, base);
+        let what = format!("a possible bit of segment {segment}");
+        cases.push((what, Scope::Accounting, place & !0xfff, bytes));
+    }
+    for (what, scope, at, bytes) in cases {
+        let injection = Injection { what: what.clone(), blocks: vec![(at, bytes)] };
+        let (tree, lost) = judge.repair(&injection, scope);
+        assert!(lost.is_empty(), "{what}: {lost:?}");
+        assert!(tree.is_some_and(|tree| tree == judge.sound), "{what}");
+    }
+}
+
+/// The first block in use of a segment becomes a free one, and the count agrees.
+fn unmarked(bytes: &mut [u8], entry: usize) {
+    let count = u16::from_le_bytes([bytes[entry], bytes[entry + 1]]);
+    if let Some(at) = (entry + 2..entry + 66).find(|at| bytes[*at] != 0) {
+        bytes[at] &= bytes[at] - 1;
+        bytes[entry..entry + 2].copy_from_slice(&(count - 1).to_le_bytes());
     }
 }

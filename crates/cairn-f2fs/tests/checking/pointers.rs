@@ -7,7 +7,7 @@ use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_check::repair::Scope;
 use cairn_f2fs::format::inode;
-use cairn_vfs::{FileSystem, IoFlags};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::inject::Injection;
 use crate::listed::{set, word};
@@ -131,4 +131,31 @@ fn pointers_that_were_exchanged_are_exchanged_again() {
             assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}");
         }
     }
+}
+
+/// The block becomes the file's although the newest checkpoint, which is damaged, stays as long as
+/// that is possible.
+#[test]
+fn a_pointer_to_a_free_block_is_decided_beside_a_damaged_checkpoint() {
+    let device = Arc::new(planted(&[]).fork());
+    let fs = open(device.clone(), "nodiscard,mode=lfs");
+    fs.create(fs.root(), b"new", NewInode::Regular, 0o600, &Caller::ROOT).unwrap();
+    fs.unmount().unwrap();
+    let mut judge = Judge::of(&device);
+    let (head, _) = judge.target.pack();
+    let mut bytes = judge.target.read(head);
+    bytes[8] ^= 1;
+    let (free, _) = judge.target.free_blocks()[0];
+    let mut injection = judge.change("pointers", &|bytes| {
+        set(bytes, POINTERS_AT + 4 * EMPTY[0].1, free);
+    });
+    injection.blocks.push((head, bytes));
+    let found = lines(&check(Arc::new(damaged(&judge.target, &injection))).unwrap());
+    for code in ["f2fs.checkpoint.pack", "f2fs.block.free"] {
+        assert!(found.contains(code), "{code}:\n{found}");
+    }
+    let (tree, lost) = judge.repair(&injection, Scope::All);
+    assert!(lost.iter().any(|path| path == b"/pointers"), "{lost:?}");
+    judge.sound.remove(&b"/new"[..]);
+    assert!(tree.unwrap() == judge.sound);
 }

@@ -16,14 +16,8 @@ use cairn_testkit::crash::{CrashLog, Cut, Volatile};
 use cairn_testkit::judge::{f2fs_alarms, fsck_f2fs};
 use cairn_vfs::{FileSystem, IoFlags};
 
-use crate::inject::{Injection, Target};
+use crate::inject::{Injection, Target, seeds};
 use crate::{check, lines};
-
-/// Repairs of each kind of volume.
-fn count() -> u64 {
-    let asked = std::env::var("CAIRN_INJECTIONS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(if cairn_testkit::deep() { 2500 } else { 10 })
-}
 
 /// Contents by path.
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -247,17 +241,17 @@ fn search(arguments: &[&str], seeds: std::ops::Range<u64>, fields: u64) {
 
 #[test]
 fn single_fields_are_repaired() {
-    search(&[], 0..count(), 1);
+    search(&[], seeds(0, 10, 2500), 1);
 }
 
 #[test]
 fn single_fields_are_repaired_with_extra_attributes() {
-    search(&["-O", "extra_attr,inode_checksum,inode_crtime"], 1_000_000..1_000_000 + count(), 1);
+    search(&["-O", "extra_attr,inode_checksum,inode_crtime"], seeds(1_000_000, 10, 2500), 1);
 }
 
 #[test]
 fn many_fields_at_once_are_repaired() {
-    search(&[], 2_000_000..2_000_000 + count(), 8);
+    search(&[], seeds(2_000_000, 10, 2500), 8);
 }
 
 /// Numbers that are none of a node have entries in the NAT, too, which fsck.f2fs checks.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_block::memory::MemoryDevice;
+use cairn_block::BlockDevice;
 use cairn_check::salvage::{Contents, Found, Loss, Receiver};
 use cairn_f2fs::{Choice, rescue};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
@@ -87,9 +87,9 @@ fn what_was_fsynced_is_rescued_as_it_was_last() {
     assert_eq!(taken.losses, []);
 }
 
-pub fn rescued(device: MemoryDevice) -> Taken {
+pub fn rescued(device: Arc<dyn BlockDevice>) -> Taken {
     let mut taken = Taken::default();
-    rescue::open(Arc::new(device), Choice::default()).unwrap().tree(&mut taken);
+    rescue::open(device, Choice::default()).unwrap().tree(&mut taken);
     taken
 }
 
@@ -99,7 +99,7 @@ fn an_inode_with_a_wrong_record_is_not_rescued_as_whole() {
     const NAMES: [&str; 5] = ["inline", "pointers", "nodes", "small", "large"];
     for arguments in [&[][..], &["-O", "extra_attr,inode_checksum,inode_crtime"]] {
         let judge = Judge::new(arguments);
-        let sound = rescued(judge.target.device.fork());
+        let sound = rescued(Arc::new(judge.target.device.fork()));
         assert_eq!(sound.losses, []);
         let (mut cases, mut whole) = (Vec::new(), 0);
         for name in NAMES {
@@ -122,7 +122,7 @@ fn an_inode_with_a_wrong_record_is_not_rescued_as_whole() {
             for (at, bytes) in &injection.blocks {
                 device.load(*at, bytes);
             }
-            let taken = rescued(device);
+            let taken = rescued(Arc::new(device));
             let is_whole = taken.files == sound.files;
             whole += u32::from(is_whole);
             let is_told = taken.losses.iter().any(|loss| loss.path == name.as_bytes());
@@ -147,7 +147,7 @@ fn a_rescue_doubts_only_what_the_check_finds() {
         for (what, injection) in sizes.into_iter().chain(others) {
             let device = damaged(&judge.target, &injection);
             let report = check(Arc::new(device.fork())).unwrap();
-            let taken = rescued(device);
+            let taken = rescued(Arc::new(device));
             if report.count() == 0 && !taken.losses.is_empty() {
                 wrong += &format!("{what}: {:?}\n", taken.losses[0]);
             }
@@ -160,7 +160,7 @@ fn a_rescue_doubts_only_what_the_check_finds() {
 #[test]
 fn a_wrong_name_is_rescued_as_it_was_or_told() {
     let target = Target::new(&[]);
-    let sound = rescued(target.device.fork());
+    let sound = rescued(Arc::new(target.device.fork()));
     assert_eq!(sound.losses, []);
     let (at, right, slot) = block_of(&target, b"linked");
     for count in [1, 4] {
@@ -168,7 +168,7 @@ fn a_wrong_name_is_rescued_as_it_was_or_told() {
         let name = NAMES_AT + slot * SLOT;
         bytes[name..name + count].fill(b'!');
         let injection = Injection { what: format!("{count} bytes"), blocks: vec![(at, bytes)] };
-        let taken = rescued(damaged(&target, &injection));
+        let taken = rescued(Arc::new(damaged(&target, &injection)));
         let is_told = taken.losses.iter().any(|loss| loss.what.contains("hash"));
         assert!(taken.files == sound.files || is_told, "{count}");
         assert!(count > 1 || taken.losses.is_empty());

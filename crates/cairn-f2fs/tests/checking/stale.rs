@@ -64,7 +64,7 @@ fn an_old_version_of_a_node_is_not_read() {
         nodes.push(("nodes", nid, place_of(&old.target.device, nid)));
     }
     let sound = View::of(&(Arc::new(judge.target.device.fork()) as Arc<dyn BlockDevice>));
-    let whole = rescued(judge.target.device.fork());
+    let whole = rescued(Arc::new(judge.target.device.fork()));
     let mut refused = 0;
     for (name, nid, at) in nodes {
         let injection = led_back(&judge, nid, at);
@@ -80,7 +80,7 @@ fn an_old_version_of_a_node_is_not_read() {
             .and_then(|attr| fs.read(attr.ino, 0, &mut bytes, IoFlags::empty()));
         assert!(!view.has_failed(format!("/{name}").as_bytes()) || read.is_err(), "{name}");
         drop(fs);
-        let taken = rescued(device.fork());
+        let taken = rescued(Arc::new(device.fork()));
         assert!(taken.files == whole.files && taken.losses == whole.losses, "{name}, node {nid}");
         let found = lines(&check(dynamic).unwrap());
         if view.has_failed(format!("/{name}").as_bytes()) {
@@ -109,4 +109,33 @@ fn a_wrong_pointer_beside_a_wrong_entry_of_the_nat_costs_nothing() {
     }
     let (tree, lost) = judge.repair(&injection, Scope::All);
     assert!(lost.is_empty() && tree.unwrap() == judge.sound);
+}
+
+/// A pointer of another file leads to the present block of a node of which the NAT has an older
+/// one: the block is the node's.
+#[test]
+fn a_pointer_to_a_node_that_the_nat_lost_is_cut() {
+    const POINTER: std::ops::Range<usize> = 360 + 4 * 40..360 + 4 * 41;
+    let old = Judge::new(&[]);
+    let device = Arc::new(planted(&[]).fork());
+    let fs = open(device.clone(), "nodiscard,mode=lfs");
+    for name in NAMES {
+        let attr = fs.lookup(fs.root(), name.as_bytes()).unwrap();
+        fs.write(attr.ino, attr.size - 1, &[5; 900], IoFlags::empty()).unwrap();
+    }
+    fs.unmount().unwrap();
+    let judge = Judge::of(&device);
+    let file = place_of(&judge.target.device, judge.numbers["pointers"]);
+    for name in ["inline", "nodes"] {
+        let ino = judge.numbers[name];
+        let mut injection = led_back(&judge, ino, place_of(&old.target.device, ino));
+        let present = u32::try_from(place_of(&judge.target.device, ino) / 4096).unwrap();
+        let mut bytes = judge.target.read(file);
+        bytes[POINTER].copy_from_slice(&present.to_le_bytes());
+        injection.blocks.push((file, bytes));
+        let found = lines(&check(Arc::new(damaged(&judge.target, &injection))).unwrap());
+        let (tree, lost) = judge.repair(&injection, Scope::All);
+        assert_eq!(lost, [b"/pointers"], "{name}:\n{found}");
+        assert!(tree.unwrap() == judge.sound, "{name}");
+    }
 }

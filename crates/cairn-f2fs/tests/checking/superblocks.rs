@@ -10,6 +10,7 @@ use crate::fields::SUPERBLOCK;
 use crate::flags::sampled;
 use crate::inject::{Injection, Target};
 use crate::repair::{apply, damaged, plan};
+use crate::types::Judge;
 use crate::{check, lines};
 
 const FEATURE_AT: usize = 2180;
@@ -117,4 +118,25 @@ fn superblocks_with_wrong_checksums_are_used() {
     apply(&all, &device);
     assert_eq!(check(device.clone()).unwrap().count(), 0);
     assert!((0..2).all(|copy| superblock(&device, copy) == superblock(&sound, copy)));
+}
+
+/// What is lost besides was there before: a repair without losses leaves it, and is not refused.
+#[test]
+fn a_lying_copy_beside_what_loses_something_is_repaired() {
+    const POINTER: std::ops::Range<usize> = 360..364;
+    const EXTRA_ATTR: u8 = 8;
+    let judge = Judge::new(&[]);
+    let mut injection = judge.change("pointers", &|bytes| bytes[POINTER].fill(7));
+    let mut bytes = judge.target.read(0);
+    bytes[1024 + FEATURE_AT] ^= EXTRA_ATTR;
+    injection.blocks.push((0, bytes));
+    let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+    let found = lines(&check(device.clone()).unwrap());
+    for code in ["f2fs.superblock.copies", "f2fs.block.address"] {
+        assert!(found.contains(code), "{code}:\n{found}");
+    }
+    let safe = plan(&device, Scope::Accounting).unwrap();
+    assert!(!safe.is_refused && safe.after.count() > 0, "{}", lines(&safe.after));
+    let (tree, _) = judge.repair(&injection, Scope::All);
+    assert!(tree.is_some());
 }

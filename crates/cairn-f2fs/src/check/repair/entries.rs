@@ -11,7 +11,7 @@ use super::names::Found;
 use crate::error::Result;
 use crate::form::names::Names;
 use crate::format::dentry::{
-    Dentries, DentriesMut, Dentry, MAX_DEPTH, bucket_blocks, bucket_start, level_blocks, slots_for,
+    Dentries, DentriesMut, Dentry, MAX_DEPTH, is_in_bucket, level_blocks, slots_for,
 };
 use crate::format::inode::InlineFlags;
 use crate::format::units::Nid;
@@ -363,23 +363,8 @@ impl Edit<'_> {
         if record.inline.contains(InlineFlags::DENTRY) {
             return Ok(true);
         }
-        let levels = (record.current_depth.min(MAX_DEPTH), record.dir_level);
-        Ok(is_in_bucket(levels, block, hash))
+        Ok(is_in_bucket((record.current_depth, record.dir_level), block, hash))
     }
-}
-
-/// Does a search for a name with this hash come to the block, in a directory with so many levels
-/// and this `i_dir_level`?
-fn is_in_bucket((depth, dir_level): (u32, u8), block: u64, hash: u32) -> bool {
-    let mut end = 0_u64;
-    for level in 0..depth {
-        end = end.saturating_add(level_blocks(level, dir_level));
-        if block < end {
-            let start = bucket_start(level, dir_level, hash);
-            return (start..start.saturating_add(bucket_blocks(level))).contains(&block);
-        }
-    }
-    false
 }
 
 /// Is the finding about an entry?

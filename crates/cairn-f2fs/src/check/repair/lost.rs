@@ -16,10 +16,9 @@ use super::super::claims::Use;
 use super::super::kinds;
 use super::edit::{Edit, ino_of, nid_of};
 use crate::error::Result;
+use crate::format::NatEntry;
 use crate::format::node::NodeFooter;
-use crate::format::summary::ENTRIES;
 use crate::format::units::{BlockAddr, Nid, SegNo};
-use crate::format::{NatEntry, bits};
 
 /// Where an inode has the time of its last change.
 const CTIME_AT: usize = 40;
@@ -181,7 +180,6 @@ impl Edit<'_> {
         let mut found: BTreeMap<Nid, Vec<Candidate>> = BTreeMap::new();
         let checkpoint = &self.context.volume.loaded.checkpoint;
         for segno in (0..self.layout.main_segments).map(SegNo) {
-            let claimed = self.context.claims.valid_map(segno);
             let entry = self.sit_entry(segno)?;
             let is_node = entry.as_ref().is_none_or(|entry| entry.log.is_node());
             if !is_node && !self.context.claims.has(segno, Use::Node) {
@@ -189,13 +187,7 @@ impl Edit<'_> {
             }
             let is_marked = entry.is_some();
             let used = entry.map_or([u8::MAX; _], |entry| entry.valid_map);
-            let left: Vec<u8> =
-                used.iter().zip(claimed).map(|(used, claimed)| used & !claimed).collect();
-            let mut from = 0;
-            while let Some(offset) = bits::next_set(&left, from, ENTRIES) {
-                from = offset.saturating_add(1);
-                let offset = u16::try_from(offset).unwrap_or(0);
-                let addr = self.layout.address(segno, offset);
+            for addr in self.context.claims.left(&self.layout, segno, &used) {
                 let image = self.read(addr.get().into())?;
                 let footer = NodeFooter::read(&image);
                 if !self.layout.is_nid(footer.ino)

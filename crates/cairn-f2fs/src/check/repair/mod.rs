@@ -12,7 +12,8 @@
 //! 5. entries with a wrong number (`turned`), counts, and names for inodes that have none
 //!    (`names`);
 //! 6. quota files (`quota`);
-//! 7. the tables: NAT, SIT, summaries, checkpoint (`tables`).
+//! 7. the tables: NAT, SIT, summaries, checkpoint (`tables`), or entries of them alone
+//!    (`in_place`).
 //!
 //! Invariant: while something is damaged that may hide what is in use, no block becomes free.
 
@@ -20,6 +21,7 @@ mod attributes;
 mod clusters;
 mod edit;
 mod entries;
+mod in_place;
 mod inode;
 mod lost;
 mod names;
@@ -142,15 +144,14 @@ impl Mend for Mender {
     ) -> Result<Report> {
         let findings = Findings::new();
         let watch = (&self.runtime, &self.observer);
+        // What is found besides counts as found before the repair.
         if let Some(chosen) = choice::second(device, watch, THREADS, &findings)? {
             superblocks::mend_first(&chosen, device, steps)?;
-            return Ok(Report::new(findings, Usage::default()));
         }
         if let Some(proved) = features::proved(device, &findings)?
             && may_be_written(&proved)?
         {
             superblocks::mend_features(&proved, device, steps)?;
-            return Ok(Report::new(findings, Usage::default()));
         }
         let Some(volume) = Volume::open(device.clone(), &findings)? else {
             return Ok(Report::new(findings, Usage::default()));
@@ -247,6 +248,7 @@ fn mend(
     let changed = is_found
         || edit.mend_structure(&found)?
         || !edit.may_go_on(&found)
+        || edit.mend_waiting(&report.findings)?
         || edit.mend_counts(&found)?
         || edit.mend_quota(&found)?;
     if changed {
@@ -285,13 +287,23 @@ impl Edit<'_> {
         if changed {
             return Ok(true);
         }
+        let mut pointed = BTreeSet::new();
         for finding in found.iter().filter(|found| scope.allows(found.kind)) {
-            changed |= match () {
-                () if is_one(finding, &POINTERS) => self.mend_pointer(finding)?,
+            let ino = ino_of(&finding.place);
+            // The blocks that compression saves are counted by the pointers.
+            let is_later = finding.place.file_block.is_none() && pointed.contains(&ino);
+            let done = match () {
+                () if is_one(finding, &POINTERS) => {
+                    let done = self.mend_pointer(finding)?;
+                    pointed.extend(done.then_some(ino));
+                    done
+                }
+                () if is_one(finding, &[&kinds::INODE_COMPRESSION]) && is_later => false,
                 () if is_one(finding, &FIELDS) => self.mend_inode(finding)?,
                 () if is_one(finding, &[&kinds::XATTR]) => self.mend_attributes(finding)?,
                 () => false,
             };
+            changed |= done;
         }
         if changed {
             return Ok(true);
@@ -311,16 +323,25 @@ impl Edit<'_> {
     /// last one, and is written over a damaged newer one: while that is there, there is none as
     /// long as that is possible.
     fn write_round(&mut self, found: &[Finding]) -> Result<()> {
-        let ends = [&kinds::RECOVERY, &kinds::CHECKPOINT_PACK];
+        let ends = [&kinds::RECOVERY, &kinds::RECOVERY_WAITS, &kinds::CHECKPOINT_PACK];
         let pending = found.iter().find(|found| is_one(found, &ends));
         let Some(finding) = pending else { return self.write_tables(true) };
-        if self.write_nat_in_place()? || !self.may_lose() {
+        let is_in_place = self.write_nat_in_place()?
+            && (self.accepted.is_empty() || self.write_sit_in_place(true)?);
+        if is_in_place || !self.may_lose() {
             return Ok(());
         }
-        let what = "the changes since the last whole checkpoint";
-        self.lost((finding.kind, finding.place.clone()), Default::default(), what);
-        self.list_chain()?;
+        self.drop_later(finding)?;
         self.write_tables(true)
+    }
+
+    /// Lists what a new checkpoint drops: a newer one that is damaged, or what was fsynced.
+    fn drop_later(&mut self, finding: &Finding) -> Result<()> {
+        let waits = is_one(finding, &[&kinds::RECOVERY_WAITS]);
+        let kind = if waits { &kinds::RECOVERY } else { finding.kind };
+        let what = "the changes since the last whole checkpoint";
+        self.lost((kind, finding.place.clone()), Default::default(), what);
+        self.list_chain()
     }
 
     /// Counts and names depend on everything that is damaged: false if some of that stays.
@@ -329,6 +350,18 @@ impl Edit<'_> {
         let waits = |found: &&Finding| !is_one(found, &later);
         let losing = found.iter().filter(|found| found.kind.severity != Severity::Accounting);
         losing.filter(waits).count() == 0
+    }
+
+    /// Sets the SIT right where it is, if what was fsynced waits for that: all that is in use is
+    /// known now. False if that is not so, or the SIT is right.
+    fn mend_waiting(&mut self, found: &[Finding]) -> Result<bool> {
+        let waits = found.iter().any(|found| is_one(found, &[&kinds::RECOVERY_WAITS]));
+        if !waits || !self.write_sit_in_place(false)? {
+            return Ok(false);
+        }
+        let sit = [&kinds::SIT_ENTRY, &kinds::SIT_BITS, &kinds::SIT_TYPE];
+        found.iter().filter(|found| is_one(found, &sit)).for_each(|finding| self.mended(finding));
+        Ok(true)
     }
 
     /// Mends counts, and gives names to inodes that have none.
@@ -364,6 +397,14 @@ impl Edit<'_> {
     /// Writes the tables, if something is wrong with them.
     fn mend_tables(&mut self, report: &Report, divided: bool) -> Result<()> {
         let mut wrong = divided;
+        let waits = report.findings.iter().find(|found| is_one(found, &[&kinds::RECOVERY_WAITS]));
+        if let Some(finding) = waits {
+            if !self.may_lose() {
+                return Ok(());
+            }
+            self.drop_later(finding)?;
+            wrong = true;
+        }
         let mut kinds = TABLES.to_vec();
         kinds.push(&kinds::SIT_TYPE);
         for finding in report.findings.iter().filter(|found| is_one(found, &kinds)) {
@@ -378,13 +419,7 @@ impl Edit<'_> {
             }
             match finding.kind.severity {
                 Severity::Accounting => self.mended(finding),
-                _ => {
-                    let what = "the changes since the last whole checkpoint";
-                    self.lost((finding.kind, finding.place.clone()), Default::default(), what);
-                    if is_one(finding, &[&kinds::RECOVERY]) {
-                        self.list_chain()?;
-                    }
-                }
+                _ => self.drop_later(finding)?,
             }
         }
         if wrong { self.write_tables(divided) } else { Ok(()) }

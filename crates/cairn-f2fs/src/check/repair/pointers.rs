@@ -179,19 +179,22 @@ impl Edit<'_> {
         let right = offset.filter(is_right).map(|footer| footer.offset);
         let is_missing = finding.kind.code == kinds::NODE_MISSING.code;
         let mut kept = false;
-        let mut cut = false;
+        let mut cut = None;
         for child in self.tree(ino)?.into_iter().filter(|child| child.nid == nid) {
             if !is_missing && !kept && right == Some(child.offset) {
                 kept = true;
                 continue;
             }
             self.clear_child(ino, &child)?;
-            cut = true;
+            cut = match child.offset {
+                node::XATTR_OFFSET => cut.or(Some("attributes in a node of their own")),
+                _ => Some("the blocks below a node"),
+            };
         }
-        if cut {
-            self.lost((finding.kind, finding.place.clone()), ino, "the blocks below a node");
+        if let Some(what) = cut {
+            self.lost((finding.kind, finding.place.clone()), ino, what);
         }
-        Ok(cut)
+        Ok(cut.is_some())
     }
 
     /// A footer that contradicts the NAT. If all but one of its fields are right, the other one is

@@ -182,7 +182,7 @@ impl Edit<'_> {
             let first = block.saturating_mul(sit::SEGMENTS_PER_BLOCK);
             let end = first.saturating_add(sit::SEGMENTS_PER_BLOCK);
             for segno in (first..end.min(self.layout.main_segments)).map(SegNo) {
-                let entry = self.right_segment(segno, logs, keeps)?;
+                let entry = self.right_segment(segno, &logs.positions, keeps)?;
                 let is_current = logs.positions.iter().any(|log| log.segno == segno);
                 let is_usable = self.layout.usable_blocks(segno) > 0;
                 if entry.valid_blocks() == 0 && !is_current && is_usable {
@@ -198,8 +198,13 @@ impl Edit<'_> {
         Ok((bitmap, free))
     }
 
-    /// The entry that a segment must have.
-    fn right_segment(&self, segno: SegNo, logs: &Logs, keeps: bool) -> Result<SitEntry> {
+    /// The entry that a segment must have. `logs` says where the logs go on.
+    pub(super) fn right_segment(
+        &self,
+        segno: SegNo,
+        logs: &[LogPosition; Log::COUNT],
+        keeps: bool,
+    ) -> Result<SitEntry> {
         let claims = &self.context.claims;
         let old = self.sit_entry(segno)?;
         let mut valid_map = claims.valid_map(segno);
@@ -218,7 +223,7 @@ impl Edit<'_> {
                 bits::clear(&mut valid_map, offset.into());
             }
         }
-        let current = Log::ALL.into_iter().find(|log| log.of(&logs.positions).segno == segno);
+        let current = Log::ALL.into_iter().find(|log| log.of(logs).segno == segno);
         let is_node = claims.has(segno, Use::Node) || self.taken.get(&segno) == Some(&Use::Node);
         let is_data = claims.has(segno, Use::Data) || self.taken.get(&segno) == Some(&Use::Data);
         let stored = old.as_ref().map(|entry| entry.log);
@@ -230,27 +235,6 @@ impl Edit<'_> {
         let usual = if is_node { Log::WarmNode } else { Log::WarmData };
         let log = current.or(stored.filter(fits)).unwrap_or(usual);
         Ok(SitEntry { log, valid_map, mtime: old.map_or(0, |entry| entry.mtime) })
-    }
-
-    /// Writes entries of the NAT that change to where they are, without a new checkpoint, so that
-    /// what was fsynced behind the last one can still be recovered. False if the journal has some
-    /// of them, or if other tables must change, too.
-    pub(super) fn write_nat_in_place(&self) -> Result<bool> {
-        let volume = &self.context.volume;
-        let in_journal = |nid: &Nid| volume.journals.nat.0.iter().any(|(known, _)| known == nid);
-        if !self.taken.is_empty() || self.nat.keys().any(in_journal) {
-            return Ok(false);
-        }
-        for (nid, entry) in &self.nat {
-            let (block, index) = Layout::nat_place(*nid);
-            let side =
-                Side::of_bit(bits::test(&volume.loaded.checkpoint.nat_bitmap, as_index(block)));
-            let at = self.layout.nat_address(block, side).get();
-            let mut bytes = self.read(at)?;
-            nat::set_entry(&mut bytes, index, *entry);
-            self.write(at, bytes)?;
-        }
-        Ok(true)
     }
 
     /// Writes NAT blocks that change, with the journal. Returns which copies are current then.

@@ -372,5 +372,20 @@ pub(crate) fn bucket_start(level: u32, dir_level: u8, hash: u32) -> u64 {
     before.strict_add(bucket.strict_mul(bucket_blocks(level)))
 }
 
+/// Does a search for a name with this hash come to the block, in a directory with so many levels
+/// and this `dir_level`?
+#[must_use]
+pub(crate) fn is_in_bucket((depth, dir_level): (u32, u8), block: u64, hash: u32) -> bool {
+    let mut end = 0_u64;
+    for level in 0..depth.min(MAX_DEPTH) {
+        end = end.saturating_add(level_blocks(level, dir_level));
+        if block < end {
+            let start = bucket_start(level, dir_level, hash);
+            return (start..start.saturating_add(bucket_blocks(level))).contains(&block);
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests;

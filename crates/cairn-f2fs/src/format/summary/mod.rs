@@ -6,6 +6,8 @@
 //! pack may be in a compact form, where only what is used is stored (`CompactSummaries`). The NAT
 //! journal lives in the hot data log's summary, the SIT journal in the cold data log's.
 
+use std::ops::Range;
+
 use cairn_base::units::{as_index, as_u64};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -120,6 +122,17 @@ impl From<Summary> for RawSummary {
 
 /// The journal area's bytes. They have no meaning in summaries without a journal.
 pub(crate) type JournalBytes = [u8; JOURNAL_SIZE];
+
+/// Where a journal lies in the block that has it: in the first one of the compact form, or in a
+/// full summary block.
+pub(crate) const fn journal_place(is_compact: bool, is_nat: bool) -> Range<usize> {
+    let at = match (is_compact, is_nat) {
+        (true, true) => 0,
+        (true, false) => JOURNAL_SIZE,
+        (false, _) => ENTRIES.strict_mul(ENTRY_SIZE),
+    };
+    at..at.strict_add(JOURNAL_SIZE)
+}
 
 /// A full summary block.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -236,6 +249,21 @@ impl NatJournal {
             .map(|(nid, entry)| RawNatJournalEntry { nid: nid.get().into(), ne: (*entry).into() });
         pack(&raw.collect::<Vec<_>>())
     }
+}
+
+/// Sets the entry of a nid in the area of a NAT journal. False, and no change, if the nid is not
+/// there exactly once.
+pub(crate) fn set_nat_entry(journal: &mut [u8], nid: Nid, entry: NatEntry) -> bool {
+    let Ok(raw) = RawJournal::mut_from_bytes(journal) else { return false };
+    let count = usize::from(raw.count.get());
+    let Ok((entries, _)) = <[RawNatJournalEntry]>::mut_from_prefix_with_elems(&mut raw.body, count)
+    else {
+        return false;
+    };
+    let mut places = entries.iter_mut().filter(|entry| entry.nid.get() == nid.get());
+    let (Some(place), None) = (places.next(), places.next()) else { return false };
+    place.ne = entry.into();
+    true
 }
 
 /// SIT entries that override the area, each segment at most once.

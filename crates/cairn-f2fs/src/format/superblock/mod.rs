@@ -4,6 +4,7 @@
 
 mod devices;
 mod encoding;
+pub(crate) mod implied;
 mod raw;
 
 use cairn_base::units::{as_index, as_u64};
@@ -202,7 +203,11 @@ impl Superblock {
         Ok(())
     }
 
-    fn check_sizes(&self) -> Result<(), Corrupt> {
+    /// Checks the fixed sizes and numbers.
+    ///
+    /// # Errors
+    /// The first one that is wrong.
+    pub(crate) fn check_sizes(&self) -> Result<(), Corrupt> {
         if self.log_blocksize != 12 {
             return Err(bad(
                 "log_blocksize",

@@ -1,7 +1,7 @@
 //! Fields of a superblock that follow from the others: constants, and the geometry, in which each
 //! area begins where the one before it ends.
 
-use crate::format::superblock::Superblock;
+use super::{EXTENSION_LEN, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid};
 
 /// Segments of the two checkpoint packs.
@@ -12,7 +12,7 @@ const LOG_BLOCK: u32 = 12;
 const LOG_SEGMENT: u32 = 9;
 
 /// Copies of a superblock with one field computed; only those that differ from it.
-pub(super) fn fields(copy: &Superblock, device_bytes: u64) -> Vec<Superblock> {
+pub(crate) fn fields(copy: &Superblock, device_bytes: u64) -> Vec<Superblock> {
     let Superblock { segment_count_sit: sit, segment_count_nat: nat, .. } = *copy;
     let Superblock { segment_count_ssa: ssa, segment_count_main: main, .. } = *copy;
     let after = |at: BlockAddr, segments: u32| {
@@ -23,7 +23,7 @@ pub(super) fn fields(copy: &Superblock, device_bytes: u64) -> Vec<Superblock> {
         blocks.checked_div(BLOCKS_PER_SEGMENT).unwrap_or(0)
     };
     let areas = [PACKS, sit, nat, ssa].iter().fold(0_u32, |all, area| all.saturating_add(*area));
-    let changes: [&dyn Fn(&mut Superblock); 20] = [
+    let changes: [&dyn Fn(&mut Superblock); 22] = [
         &|sb| {
             sb.log_sectorsize = LOG_SECTOR;
             sb.log_sectors_per_block = LOG_BLOCK.saturating_sub(LOG_SECTOR);
@@ -33,6 +33,9 @@ pub(super) fn fields(copy: &Superblock, device_bytes: u64) -> Vec<Superblock> {
         &|sb| sb.root_ino = Nid::ROOT,
         &|sb| sb.node_ino = Nid::NODE_INO,
         &|sb| sb.meta_ino = Nid::META_INO,
+        &set_extensions,
+        // Any number is possible: it only spreads what is written.
+        &|sb| sb.secs_per_zone = 1,
         &|sb| sb.segment_count_ckpt = PACKS,
         &|sb| sb.segment0_blkaddr = sb.cp_blkaddr,
         &|sb| sb.cp_blkaddr = sb.segment0_blkaddr,
@@ -65,4 +68,17 @@ pub(super) fn fields(copy: &Superblock, device_bytes: u64) -> Vec<Superblock> {
         }
     }
     found
+}
+
+/// The list of extensions says how many there are: those of hot files follow those of cold ones.
+/// Of the two numbers, the one that is alone too large is wrong, or else that of hot files.
+fn set_extensions(superblock: &mut Superblock) {
+    let is_used = |name: &&[u8; EXTENSION_LEN]| name.iter().any(|byte| *byte != 0);
+    let all = superblock.extension_list.iter().take_while(is_used).count();
+    let all = u32::try_from(all).unwrap_or(0);
+    let hot = u32::from(superblock.hot_ext_count);
+    match all.checked_sub(superblock.extension_count) {
+        Some(hot) => superblock.hot_ext_count = u8::try_from(hot).unwrap_or(0),
+        None => superblock.extension_count = all.saturating_sub(hot),
+    }
 }

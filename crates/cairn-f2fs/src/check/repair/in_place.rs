@@ -1,0 +1,100 @@
+//! Entries of the NAT and the SIT that are written where they are, without a new checkpoint: what
+//! was fsynced behind the last one can still be recovered then, and a newer checkpoint that is
+//! damaged stays.
+
+use std::ops::Range;
+
+use cairn_base::units::as_index;
+
+use super::edit::Edit;
+use crate::checkpoint::summaries;
+use crate::error::Result;
+use crate::format::layout::Side;
+use crate::format::summary::{SitJournal, set_nat_entry};
+use crate::format::units::{Nid, SegNo};
+use crate::format::{Layout, Log, bits, nat, sit};
+
+/// A block with a journal: where it is, its bytes, and the place of the journal in them.
+type Journal = (u64, Vec<u8>, Range<usize>);
+
+impl Edit<'_> {
+    /// The block with the journal of the NAT (with the hot data) or of the SIT (with the cold).
+    fn journal(&self, log: Log) -> Result<Option<Journal>> {
+        let loaded = &self.context.volume.loaded;
+        let Some((at, place)) = summaries::journal_place(loaded, &self.layout, log) else {
+            return Ok(None);
+        };
+        Ok(Some((at.get(), self.read(at.get())?, place)))
+    }
+
+    /// Writes entries of the NAT that change. False if other tables must change, too.
+    pub(super) fn write_nat_in_place(&self) -> Result<bool> {
+        if !self.taken.is_empty() {
+            return Ok(false);
+        }
+        let volume = &self.context.volume;
+        let in_journal = |nid: &Nid| volume.journals.nat.0.iter().any(|(known, _)| known == nid);
+        let (journaled, others): (Vec<_>, Vec<_>) =
+            self.nat.iter().partition(|(nid, _)| in_journal(nid));
+        if !journaled.is_empty() {
+            let Some((at, mut bytes, place)) = self.journal(Log::HotData)? else {
+                return Ok(false);
+            };
+            let journal = bytes.get_mut(place).unwrap_or_default();
+            if !journaled.into_iter().all(|(nid, entry)| set_nat_entry(journal, *nid, *entry)) {
+                return Ok(false);
+            }
+            self.write(at, bytes)?;
+        }
+        for (nid, entry) in others {
+            let (block, index) = Layout::nat_place(*nid);
+            let side =
+                Side::of_bit(bits::test(&volume.loaded.checkpoint.nat_bitmap, as_index(block)));
+            let at = self.layout.nat_address(block, side).get();
+            let mut bytes = self.read(at)?;
+            nat::set_entry(&mut bytes, index, *entry);
+            self.write(at, bytes)?;
+        }
+        Ok(true)
+    }
+
+    /// Writes the entries of the SIT as they must be; `keeps` as in a new checkpoint. False if they
+    /// are so already, or if other tables must change, too.
+    pub(super) fn write_sit_in_place(&self, keeps: bool) -> Result<bool> {
+        let volume = &self.context.volume;
+        let checkpoint = &volume.loaded.checkpoint;
+        let Some((at, mut bytes, place)) = self.journal(Log::ColdData)? else { return Ok(false) };
+        if !self.taken.is_empty() {
+            return Ok(false);
+        }
+        let in_journal = |segno| volume.journals.sit.0.iter().any(|(known, _)| *known == segno);
+        let mut journal = SitJournal::default();
+        let mut is_changed = false;
+        for block in 0..self.layout.sit_blocks_used() {
+            let at = self.layout.sit_address(block, checkpoint.sit_side(block)).get();
+            let old = self.read(at)?;
+            let mut new = old.clone();
+            let first = block.saturating_mul(sit::SEGMENTS_PER_BLOCK);
+            let end = first.saturating_add(sit::SEGMENTS_PER_BLOCK);
+            for segno in (first..end.min(self.layout.main_segments)).map(SegNo) {
+                let entry = self.right_segment(segno, &checkpoint.logs, keeps)?;
+                sit::set_entry(&mut new, Layout::sit_place(segno).1, &entry);
+                if in_journal(segno) {
+                    journal.0.push((segno, entry));
+                }
+            }
+            if new != old {
+                self.write(at, new)?;
+                is_changed = true;
+            }
+        }
+        let stored = bytes.get_mut(place).unwrap_or_default();
+        let right = journal.encode();
+        if *stored != right {
+            stored.copy_from_slice(&right);
+            self.write(at, bytes)?;
+            is_changed = true;
+        }
+        Ok(is_changed)
+    }
+}
