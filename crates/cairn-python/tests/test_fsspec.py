@@ -74,6 +74,19 @@ def test_a_url_opens_with_the_image_as_an_option(image):
     gc.collect()
 
 
+def test_an_image_stays_locked_until_its_filesystem_is_closed(image):
+    fsspec.filesystem("cairn", image=str(image), access="rw").makedirs("/data")
+    gc.collect()
+    with pytest.raises(OSError) as busy:
+        cairn.open(image, "rw")
+    assert busy.value.errno == errno.EBUSY
+    filesystem = fsspec.filesystem("cairn", image=str(image), access="rw")
+    filesystem.pipe("/data/new.csv", b"x,y\n1,2\n")
+    filesystem.close()
+    with cairn.open(image, "rw") as volume:
+        assert (volume / "data/new.csv").read_bytes() == b"x,y\n1,2\n"
+
+
 @pytest.mark.skipif(os.environ.get("CAIRN_DEEP") != "1", reason="make deep: pandas and dask are large")
 def test_pandas_and_dask_read_from_an_image(image):
     import dask.dataframe
