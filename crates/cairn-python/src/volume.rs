@@ -42,7 +42,8 @@ pub(crate) fn open(
     mode: &str,
     mount_options: String,
 ) -> PyResult<Volume> {
-    let defaults = cairn::OpenOptions { mount_options, ..cairn::OpenOptions::default() };
+    let defaults =
+        cairn::OpenOptions { mount_options, must_write: true, ..cairn::OpenOptions::default() };
     let options = match mode {
         "r" => cairn::OpenOptions { read_only: true, ..defaults },
         "rw" => defaults,

@@ -296,3 +296,24 @@ def test_a_cycle_of_garbage_is_written_and_closed(image):
     gc.collect()
     with cairn.open(image, "rw") as volume:
         assert (volume / "file").read_text() == "in a buffer"
+
+
+def test_a_volume_that_can_only_be_read_is_not_opened_for_writing(tmp_path):
+    image = tmp_path / "disk.img"
+    features = "bigalloc,quota,extents"
+    command = [tool("mke2fs"), "-qF", "-t", "ext4", "-O", features, image, "32M"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    plain = tmp_path / "plain.img"
+    cairn.mkfs(plain, "ext4", 16 << 20)
+    for path, options, word in [(image, "", "bigalloc"), (plain, "ro", "reading")]:
+        before = path.read_bytes()
+        for mode in ["rw", "ephemeral"]:
+            with pytest.raises(OSError, match=word) as refused:
+                cairn.open(path, mode, mount_options=options)
+            assert refused.value.errno == errno.EROFS
+            assert refused.value.filename == str(path) and "option" not in refused.value.strerror
+        # The image is free again, and as it was.
+        assert path.read_bytes() == before
+        with cairn.open(path, mount_options=options) as volume:
+            assert "lost+found" in volume.listdir()
+    cairn.open(plain, "rw").close()

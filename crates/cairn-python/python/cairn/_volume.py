@@ -22,7 +22,8 @@ def open(image, mode="r", *, mount_options=""):
     "disk.img?offset=BYTES"; a str, bytes or an os.PathLike.
 
     mode: "r" writes nothing to the image; "rw" reads and writes; "ephemeral" keeps changes in
-    memory and drops them. mount_options are those of the kernel, separated by commas.
+    memory and drops them. A volume that can only be read is opened by "r" alone: the others raise
+    EROFS. mount_options are those of the kernel, separated by commas.
     """
     return Volume(_cairn.open(os.fsdecode(image), mode, mount_options), os.fspath(image), mode)
 
