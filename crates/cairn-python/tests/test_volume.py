@@ -317,3 +317,18 @@ def test_a_volume_that_can_only_be_read_is_not_opened_for_writing(tmp_path):
         with cairn.open(path, mount_options=options) as volume:
             assert "lost+found" in volume.listdir()
     cairn.open(plain, "rw").close()
+
+
+def test_errors_of_a_volume_name_its_image(image):
+    with cairn.open(image, "rw") as volume:
+        (volume / "file").touch()
+        with volume.open("file", "rb"):
+            for call in volume.close, lambda: cairn.open(image, "rw"):
+                with pytest.raises(OSError) as busy:
+                    call()
+                assert (busy.value.errno, busy.value.filename) == (errno.EBUSY, str(image))
+            assert "this process" in busy.value.strerror and "ended" not in busy.value.strerror
+    for size in [-5, 1 << 64]:
+        with pytest.raises(OSError) as wrong:
+            cairn.mkfs(image, size=size, overwrite=True)
+        assert (wrong.value.errno, wrong.value.filename) == (errno.EINVAL, str(image))

@@ -1,6 +1,7 @@
 """Volumes: made, opened, checked."""
 
 import collections
+import errno
 import os
 import weakref
 
@@ -31,6 +32,8 @@ def open(image, mode="r", *, mount_options=""):
 def mkfs(image, format="ext4", size=None, *, label=None, overwrite=False):
     """Makes a volume. size is that of the image file in bytes, which is made if it is missing.
     Without overwrite, FileExistsError keeps what the image holds."""
+    if size is not None and not 0 <= size < 1 << 64:
+        raise OSError(errno.EINVAL, f"no file has {size} bytes", os.fsdecode(image))
     _cairn.mkfs(os.fsdecode(image), format, size, label, overwrite)
 
 
