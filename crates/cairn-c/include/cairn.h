@@ -289,7 +289,8 @@ int cairn_mkfs(const char *image,
 // Opens the volume in `image`: "disk.img", its partition 2 as "disk.img#2", or
 // "disk.img?offset=BYTES". `flags` is CAIRN_READ, CAIRN_WRITE or CAIRN_EPHEMERAL.
 // `mount_options` are the kernel's names, separated by commas; NULL for none. A volume that a
-// crash has left is recovered, by CAIRN_READ in memory.
+// crash has left is recovered, by CAIRN_READ in memory. One that can only be read is opened by
+// CAIRN_READ alone: with the others it is -EROFS.
 int cairn_open(const char *image,
                unsigned int flags,
                const char *mount_options,

@@ -98,7 +98,8 @@ pub extern "C" fn cairn_mkfs(
 /// Opens the volume in `image`: "disk.img", its partition 2 as "disk.img#2", or
 /// "disk.img?offset=BYTES". `flags` is CAIRN_READ, CAIRN_WRITE or CAIRN_EPHEMERAL.
 /// `mount_options` are the kernel's names, separated by commas; NULL for none. A volume that a
-/// crash has left is recovered, by CAIRN_READ in memory.
+/// crash has left is recovered, by CAIRN_READ in memory. One that can only be read is opened by
+/// CAIRN_READ alone: with the others it is -EROFS.
 #[no_mangle]
 pub extern "C" fn cairn_open(
     image: Text,
@@ -114,7 +115,7 @@ pub extern "C" fn cairn_open(
             Some(Ok(options)) => options.to_owned(),
             Some(Err(_)) => return Err(Failure::invalid("the mount options are not UTF-8")),
         };
-        let defaults = OpenOptions { mount_options, ..OpenOptions::default() };
+        let defaults = OpenOptions { mount_options, must_write: true, ..OpenOptions::default() };
         let options = match flags {
             CAIRN_READ => OpenOptions { read_only: true, ..defaults },
             CAIRN_WRITE => defaults,

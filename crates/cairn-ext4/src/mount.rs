@@ -257,7 +257,7 @@ pub(crate) fn read_only_reason(
     match layout.features.access() {
         Access::Refuse(reason) => Err(Error::Feature(reason)),
         Access::ReadOnly(reason) => stopped(StopCause::Unwritable, &reason),
-        Access::ReadWrite if options.read_only => stopped(StopCause::Asked, "mounted with ro"),
+        Access::ReadWrite if options.read_only => stopped(StopCause::Asked, "opened for reading"),
         Access::ReadWrite if device.geometry().read_only => {
             stopped(StopCause::Unwritable, "the image or device is not writable")
         }

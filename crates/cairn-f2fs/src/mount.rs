@@ -437,7 +437,7 @@ fn read_only_reason(
         return Some(reason.into());
     }
     if options.read_only {
-        return Some("mounted with the option ro".into());
+        return Some("opened for reading".into());
     }
     device.geometry().read_only.then(|| "the device accepts no writes".into())
 }

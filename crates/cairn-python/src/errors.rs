@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-/// The error with this number about a file of the volume.
+/// The error with this number about a file of the volume, or about the image.
 pub(crate) fn named(errno: i32, what: &str, path: &[u8]) -> PyErr {
     let name = OsStr::from_bytes(path).to_owned();
     PyOSError::new_err((errno, what.to_owned(), name))
 }
 
-/// The error about a file of the volume.
+/// As [`named`], of an error of the library.
 pub(crate) fn at(path: &[u8]) -> impl Fn(io::Error) -> PyErr + '_ {
     |error| named(cairn::errno(&error), &error.to_string(), path)
 }
@@ -25,11 +25,6 @@ pub(crate) fn between<'a>(from: &'a [u8], to: &'a [u8]) -> impl Fn(io::Error) ->
         let nothing: Option<i32> = None;
         PyOSError::new_err((cairn::errno(&error), error.to_string(), from, nothing, to))
     }
-}
-
-/// The error of a volume.
-pub(crate) fn of(error: io::Error) -> PyErr {
-    PyOSError::new_err((cairn::errno(&error), error.to_string()))
 }
 
 /// The error about an image.

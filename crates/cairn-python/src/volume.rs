@@ -19,6 +19,8 @@ use crate::{errors, work};
 #[pyclass(frozen, module = "cairn._cairn")]
 pub(crate) struct Volume {
     open: Mutex<Option<Arc<cairn::Volume>>>,
+    /// As it was opened, for errors.
+    image: PathBuf,
     writes: bool,
     #[pyo3(get)]
     format: &'static str,
@@ -40,7 +42,8 @@ pub(crate) fn open(
     mode: &str,
     mount_options: String,
 ) -> PyResult<Volume> {
-    let defaults = cairn::OpenOptions { mount_options, ..cairn::OpenOptions::default() };
+    let defaults =
+        cairn::OpenOptions { mount_options, must_write: true, ..cairn::OpenOptions::default() };
     let options = match mode {
         "r" => cairn::OpenOptions { read_only: true, ..defaults },
         "rw" => defaults,
@@ -50,7 +53,8 @@ pub(crate) fn open(
     let spec = spec(&image)?;
     let volume = py.detach(|| cairn::open(&spec, &options)).map_err(errors::of_image)?;
     let format = volume.format().name();
-    Ok(Volume { open: Mutex::new(Some(Arc::new(volume))), writes: mode == "rw", format })
+    let open = Mutex::new(Some(Arc::new(volume)));
+    Ok(Volume { open, image, writes: mode == "rw", format })
 }
 
 /// Makes a volume.
@@ -110,12 +114,13 @@ pub(crate) fn check(
 }
 
 impl Volume {
-    fn get(&self) -> PyResult<Arc<cairn::Volume>> {
+    /// The volume, for a call on this path.
+    fn get(&self, path: &[u8]) -> PyResult<Arc<cairn::Volume>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let volume = open.clone().ok_or_else(|| errors::closed("volume"))?;
         match volume.is_here() {
             true => Ok(volume),
-            false => Err(PyOSError::new_err((1, cairn::Volume::FORKED))),
+            false => Err(errors::named(1, cairn::Volume::FORKED, path)),
         }
     }
 
@@ -125,15 +130,17 @@ impl Volume {
         path: &[u8],
         call: impl FnOnce(&cairn::Volume) -> std::io::Result<T> + Send,
     ) -> PyResult<T> {
-        let volume = self.get()?;
+        let volume = self.get(path)?;
         work::on(py, &volume, || call(&volume)).map_err(errors::at(path))
     }
 }
 
 #[pymethods]
 impl Volume {
-    /// Writes everything and closes it. Again is allowed.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    /// Writes everything and closes it. Again is allowed. With `lets_go` what still uses the volume
+    /// closes it at its end.
+    fn close(&self, py: Python<'_>, lets_go: bool) -> PyResult<()> {
+        let image = self.image.as_os_str().as_bytes();
         let mut place = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(volume) = place.take() else { return Ok(()) };
         if !volume.is_here() {
@@ -143,14 +150,14 @@ impl Volume {
             Ok(volume) => {
                 drop(place);
                 let closed = py.detach(|| volume.close());
-                closed.map_err(|error| errors::of(error.into()))
+                closed.map_err(|error| errors::at(image)(error.into()))
             }
             // The last of its files lets it go.
-            Err(_) if !self.writes => Ok(()),
+            Err(_) if lets_go || !self.writes => Ok(()),
             Err(volume) => {
                 *place = Some(volume);
                 let what = "files of the volume are open, or calls at work: close them first";
-                Err(PyOSError::new_err((16, what)))
+                Err(errors::named(16, what, image))
             }
         }
     }
@@ -168,7 +175,7 @@ impl Volume {
     /// Opens a file. `flags`: `r`, `w`, `a` (append), `c` (create), `x` (create new), `t`
     /// (truncate).
     fn open_file(&self, py: Python<'_>, path: &[u8], flags: &str, mode: u32) -> PyResult<File> {
-        let volume = self.get()?;
+        let volume = self.get(path)?;
         let has = |flag| flags.contains(flag);
         let mut options = OpenOptions::new();
         options
@@ -261,12 +268,12 @@ impl Volume {
     }
 
     fn rename(&self, py: Python<'_>, from: &[u8], to: &[u8]) -> PyResult<()> {
-        let volume = self.get()?;
+        let volume = self.get(from)?;
         work::on(py, &volume, || volume.rename(from, to)).map_err(errors::between(from, to))
     }
 
     fn link(&self, py: Python<'_>, original: &[u8], path: &[u8]) -> PyResult<()> {
-        let volume = self.get()?;
+        let volume = self.get(original)?;
         let linked = work::on(py, &volume, || volume.hard_link(original, path));
         linked.map_err(errors::between(original, path))
     }

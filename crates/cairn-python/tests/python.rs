@@ -134,9 +134,16 @@ fn the_stubs_are_complete() {
     said(python(dir.path()).arg(here("tests/stubs.py")).arg(here("python/cairn")));
 }
 
-/// The wheel's version is the workspace's.
+/// The wheel's version is the workspace's, and the one that the book installs.
 #[test]
 fn the_package_has_the_version_of_the_crates() {
     let project = std::fs::read_to_string(here("pyproject.toml")).unwrap();
-    assert_eq!(toml_string(&project, "version"), env!("CARGO_PKG_VERSION"));
+    let version = toml_string(&project, "version");
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
+    let (_, python) = toml_string(&project, "requires-python").split_once(">=3.").unwrap();
+    let page = std::fs::read_to_string(here("../../book/start.md")).unwrap();
+    let wheel = format!("cairn_fs-{version}-cp3{python}-abi3-manylinux_2_34_x86_64.whl");
+    for name in [&wheel, &format!("cairn_{version}-1_"), &format!("cairn-{version}-")] {
+        assert!(page.contains(name), "{name} in the book's page for who installs it");
+    }
 }

@@ -1,7 +1,10 @@
 """Files, through all layers of io."""
 
+import ast
+import functools
 import io
 import os
+import pathlib
 
 import cairn
 import pytest
@@ -104,3 +107,40 @@ def test_archives_are_read_from_a_volume(volume):
         assert tar.extractfile("test.py").read() == here
     with (volume / "a.zip").open("rb") as file, zipfile.ZipFile(file) as archive:
         assert archive.read("test.py") == here
+
+
+def overloads():
+    """Class, modes and buffering of each overload of open() in the stubs, and what it gives."""
+    stub = pathlib.Path(cairn.__file__).parent / "__init__.pyi"
+    body = ast.parse(stub.read_text()).body
+    names = {node.target.id: node.value for node in body if isinstance(node, ast.AnnAssign)}
+
+    def modes(node):
+        if isinstance(node, ast.BinOp):
+            return modes(node.left) + modes(node.right)
+        if isinstance(node, ast.Name):
+            return modes(names[node.id]) if node.id in names else []
+        chosen = node.slice
+        return [one.value for one in chosen.elts] if isinstance(chosen, ast.Tuple) else [chosen.value]
+
+    for node in body:
+        for method in node.body if isinstance(node, ast.ClassDef) else []:
+            if isinstance(method, ast.FunctionDef) and method.name == "open":
+                types = {argument.arg: argument.annotation for argument in method.args.args}
+                buffering = -1 if isinstance(types["buffering"], ast.Name) else 0
+                yield node.name, modes(types["mode"]), buffering, ast.unparse(method.returns)
+
+
+def test_open_gives_what_the_stubs_say(volume):
+    told = 0
+    for name, modes, buffering, result in overloads():
+        for at, mode in enumerate(modes):
+            path = volume / f"{name}-{told}-{at}"
+            if "x" not in mode:
+                path.touch()
+            opened = path.open if name == "Path" else functools.partial(volume.open, path)
+            with opened(mode, buffering) as file:
+                module = "cairn" if result == "File" else "io"
+                assert f"{module}.{type(file).__name__}" == f"{module}.{result.split('.')[-1]}", mode
+        told += len(modes)
+    assert told == 2 * (16 + 2 * 16), told

@@ -2,9 +2,11 @@
 
 import errno
 import gc
+import inspect
 import os
 import pickle
 import shutil
+import sys
 import time
 
 import cairn
@@ -72,6 +74,19 @@ def test_a_url_opens_with_the_image_as_an_option(image):
     gc.collect()
 
 
+def test_an_image_stays_locked_until_its_filesystem_is_closed(image):
+    fsspec.filesystem("cairn", image=str(image), access="rw").makedirs("/data")
+    gc.collect()
+    with pytest.raises(OSError) as busy:
+        cairn.open(image, "rw")
+    assert busy.value.errno == errno.EBUSY
+    filesystem = fsspec.filesystem("cairn", image=str(image), access="rw")
+    filesystem.pipe("/data/new.csv", b"x,y\n1,2\n")
+    filesystem.close()
+    with cairn.open(image, "rw") as volume:
+        assert (volume / "data/new.csv").read_bytes() == b"x,y\n1,2\n"
+
+
 @pytest.mark.skipif(os.environ.get("CAIRN_DEEP") != "1", reason="make deep: pandas and dask are large")
 def test_pandas_and_dask_read_from_an_image(image):
     import dask.dataframe
@@ -90,6 +105,46 @@ def test_pandas_and_dask_read_from_an_image(image):
     many = dask.dataframe.read_csv("cairn://data/*.csv", storage_options=options)
     assert int(many["x"].sum().compute()) == 3 * 499_500
     fsspec.filesystem("cairn", **options).close()
+
+
+def test_trees_may_be_of_any_depth(filesystem):
+    depth = 150
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + depth - 50)
+    try:
+        bottom = "/top" + "/d" * depth
+        filesystem.makedirs(bottom)
+        filesystem.pipe_file(bottom + "/file", b"12")
+        assert filesystem.find("/top") == filesystem.glob("/top/**/file") == [bottom + "/file"]
+        assert filesystem.du("/top") == 2 and len(list(filesystem.walk("/top"))) == depth + 1
+        filesystem.rm("/top", recursive=True)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_a_walk_is_that_of_local_files(one_filesystem, tmp_path):
+    fill(one_filesystem, "/walked")
+    fill(local := fsspec.filesystem("file"), str(tmp_path))
+
+    def walked(filesystem, base, path="", **more):
+        found = []
+        for directory, directories, files in filesystem.walk(base + path, **more):
+            if isinstance(files, dict):
+                assert all(entry["type"] for entry in [*files.values(), *directories.values()])
+            found.append((directory[len(base) :], sorted(directories), sorted(files)))
+        # Local files have no order.
+        return sorted(found), [len(path) for path, _, _ in found if path.startswith("/d")]
+
+    for more in [{}, {"maxdepth": 1}, {"maxdepth": 2}, {"topdown": False}, {"maxdepth": 2, "topdown": False},
+                 {"detail": True}, {"path": "/d/f"}, {"path": "/none"}]:
+        assert walked(one_filesystem, "/walked", **more) == walked(local, str(tmp_path), **more), more
+    failures = []
+    assert list(one_filesystem.walk("/none", on_error=failures.append)) == []
+    assert [failure.errno for failure in failures] == [errno.ENOENT]
+    with pytest.raises(FileNotFoundError):
+        list(one_filesystem.walk("/none", on_error="raise"))
+    with pytest.raises(ValueError):
+        list(one_filesystem.walk("/walked", maxdepth=0))
 
 
 def test_a_file_copied_onto_itself_is_refused_and_kept(filesystem):

@@ -1,9 +1,11 @@
 """Paths: beside pathlib's own over a directory of the system, where that has the same calls."""
 
 import errno
+import inspect
 import os
 import pathlib
 import stat
+import sys
 
 import cairn
 import pytest
@@ -43,6 +45,31 @@ def test_trees_are_those_of_pathlib(volume, tmp_path):
             assert getattr(there / name, call)() == getattr(here / name, call)(), (name, call)
     assert (there / "link" / "c.txt").read_text() == "a/b/c.txt"
     assert (there / "link").readlink() == "a/b"
+
+
+def test_trees_may_be_of_any_depth(volume):
+    depth = 150
+    limit = sys.getrecursionlimit()
+    top = volume / "top"
+    # Each call must do with fewer frames than there are levels.
+    sys.setrecursionlimit(len(inspect.stack()) + depth - 50)
+    try:
+        bottom = top.joinpath(*["d"] * depth)
+        bottom.mkdir(parents=True)
+        (bottom / "file").touch()
+        down = [str(directory) for directory, _, _ in top.walk()]
+        assert len(down) == depth + 1 and down[-1] == str(bottom)
+        assert [str(directory) for directory, _, _ in top.walk(False)] == down[::-1]
+        assert len(list(top.glob("**"))) == depth + 2
+        assert list(top.rglob("file")) == list(top.glob("/".join(["*"] * (depth + 1)))) == [bottom / "file"]
+        pruned = 0
+        for _, directories, _ in top.walk():
+            pruned += 1
+            directories.clear()
+        assert pruned == 1
+        top.rmtree()
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_names_are_those_of_pathlib(volume):

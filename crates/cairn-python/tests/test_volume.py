@@ -1,7 +1,9 @@
 """Volumes and their errors."""
 
+import contextlib
 import errno
 import gc
+import io
 import signal
 import subprocess
 import sys
@@ -9,7 +11,7 @@ import threading
 
 import cairn
 import pytest
-from conftest import judge
+from conftest import judge, tool
 
 
 def test_a_volume_is_a_context_manager(image):
@@ -175,6 +177,7 @@ def test_a_forked_child_leaves_the_volume_alone(image, mode):
                         call()
                     except OSError as error:
                         assert error.errno == errno.EPERM, error
+                        assert error.filename in ("/", "/file"), error.filename
                     else:
                         raise AssertionError(f"{call} in the child")
                 sys.exit(0)
@@ -185,3 +188,147 @@ def test_a_forked_child_leaves_the_volume_alone(image, mode):
     with cairn.open(image, "rw") as volume:
         (volume / "file").touch()
     subprocess.run([sys.executable, "-c", script, image, mode], check=True)
+
+
+class Interruption(Exception):
+    pass
+
+
+def test_the_end_of_with_closes_files_and_keeps_the_program_s_exception(image):
+    for end in [None, Interruption("of the program"), KeyboardInterrupt()]:
+        with pytest.raises(type(end)) if end else contextlib.nullcontext() as raised:
+            with cairn.open(image, "rw") as volume:
+                text, raw = volume.open("text", "w"), volume.open("raw", "wb", 0)
+                buffered = io.TextIOWrapper(volume.open("detached", "wb"))
+                text.write("in a buffer")
+                raw.write(b"written")
+                detached = buffered.detach()
+                detached.write(b"below what was detached")
+                if end:
+                    raise end
+        assert raised is None or raised.value is end
+        assert not getattr(end, "__notes__", [])
+        assert volume.closed and text.closed and raw.closed and detached.closed
+        with pytest.raises(ValueError, match="closed"):
+            text.write("x")
+        with cairn.open(image) as volume:
+            assert (volume / "text").read_text() == "in a buffer"
+            assert (volume / "raw").read_bytes() == b"written"
+            assert (volume / "detached").read_bytes() == b"below what was detached"
+
+
+def fill(volume):
+    """Leaves no room for what a file still has in its buffer."""
+    file = volume.open("late", "wb")
+    file.write(b"x" * 100_000)
+    with volume.open("full", "wb", 0) as full:
+        for size in [1 << 20, 4096] * 2:
+            with contextlib.suppress(OSError):
+                while full.write(b"x" * size) == size:
+                    pass
+            # What was set aside and is not needed is free now.
+            full.sync()
+    return file
+
+
+def test_what_could_not_be_written_at_the_end_of_with_is_told(image):
+    with pytest.raises(OSError) as full, cairn.open(image, "rw") as volume:
+        late = fill(volume)
+    assert (full.value.errno, full.value.filename) == (errno.ENOSPC, "late")
+    assert volume.closed and late.closed
+    with pytest.raises(Interruption) as raised, cairn.open(image, "rw") as volume:
+        late = fill(volume)
+        raise Interruption
+    assert volume.closed and late.closed
+    if sys.version_info >= (3, 11):
+        assert "late" in " ".join(raised.value.__notes__)
+
+
+def test_who_still_uses_a_volume_after_with_closes_it(image):
+    with pytest.raises(Interruption), cairn.open(image, "rw") as volume:
+        (volume / "file").touch()
+        # What a call at work is: the native part is used by more than the volume.
+        native = volume._native.open_file(b"/file", "w", 0)
+        raise Interruption
+    assert volume.closed
+    native.write(b"later")
+    with pytest.raises(OSError) as busy:
+        cairn.open(image, "rw")
+    assert busy.value.errno == errno.EBUSY
+    native.close()
+    with cairn.open(image) as volume:
+        assert (volume / "file").read_bytes() == b"later"
+
+
+def test_the_end_of_a_program_closes_files_and_then_volumes(image):
+    script = """if True:
+        import os, sys, cairn
+        volume = cairn.open(sys.argv[1], "rw")
+        text = volume.open("text", "w")
+        text.write("in a buffer")
+        raw = volume.open("raw", "wb", 0)
+        raw.write(b"written")
+        # The child ends as well, and leaves the files to the parent.
+        child = os.fork()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+    """
+    run = subprocess.run([sys.executable, "-c", script, image], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    judge_of(image)
+    with cairn.open(image) as volume:
+        assert (volume / "text").read_text() == "in a buffer"
+        assert (volume / "raw").read_bytes() == b"written"
+
+
+def judge_of(image):
+    with cairn.open(image) as volume:
+        format = volume.format
+    judge(image, format)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_cycle_of_garbage_is_written_and_closed(image):
+    volume = cairn.open(image, "rw")
+    volume.mine = volume.open("file", "w")
+    volume.mine.write("in a buffer")
+    del volume
+    gc.collect()
+    with cairn.open(image, "rw") as volume:
+        assert (volume / "file").read_text() == "in a buffer"
+
+
+def test_a_volume_that_can_only_be_read_is_not_opened_for_writing(tmp_path):
+    image = tmp_path / "disk.img"
+    features = "bigalloc,quota,extents"
+    command = [tool("mke2fs"), "-qF", "-t", "ext4", "-O", features, image, "32M"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    plain = tmp_path / "plain.img"
+    cairn.mkfs(plain, "ext4", 16 << 20)
+    for path, options, word in [(image, "", "bigalloc"), (plain, "ro", "reading")]:
+        before = path.read_bytes()
+        for mode in ["rw", "ephemeral"]:
+            with pytest.raises(OSError, match=word) as refused:
+                cairn.open(path, mode, mount_options=options)
+            assert refused.value.errno == errno.EROFS
+            assert refused.value.filename == str(path) and "option" not in refused.value.strerror
+        # The image is free again, and as it was.
+        assert path.read_bytes() == before
+        with cairn.open(path, mount_options=options) as volume:
+            assert "lost+found" in volume.listdir()
+    cairn.open(plain, "rw").close()
+
+
+def test_errors_of_a_volume_name_its_image(image):
+    with cairn.open(image, "rw") as volume:
+        (volume / "file").touch()
+        with volume.open("file", "rb"):
+            for call in volume.close, lambda: cairn.open(image, "rw"):
+                with pytest.raises(OSError) as busy:
+                    call()
+                assert (busy.value.errno, busy.value.filename) == (errno.EBUSY, str(image))
+            assert "this process" in busy.value.strerror and "ended" not in busy.value.strerror
+    for size in [-5, 1 << 64]:
+        with pytest.raises(OSError) as wrong:
+            cairn.mkfs(image, size=size, overwrite=True)
+        assert (wrong.value.errno, wrong.value.filename) == (errno.EINVAL, str(image))

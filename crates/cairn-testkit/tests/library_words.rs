@@ -226,6 +226,18 @@ fn messages_of_libraries_name_no_words_of_the_program() {
     }
 }
 
+/// A program that uses a library has opened a volume, and not mounted it.
+#[test]
+fn messages_of_libraries_do_not_ask_for_mounts() {
+    let asks = |text: &str| text.starts_with("mounted with") || text.contains("mount it again");
+    let wrong: Vec<_> = all_literals()
+        .into_iter()
+        .filter(|(file, literal)| !file.starts_with(crates().join("cairn-fuse")) && asks(literal))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(asks("it has stopped: unmount it, and mount it again"));
+}
+
 #[test]
 fn literals_are_those_of_messages() {
     let text = r##"

@@ -128,7 +128,7 @@ impl From<Error> for std::io::Error {
 
 /// The source of [`Error::stopped`].
 #[derive(Debug, thiserror::Error)]
-#[error("the volume has stopped: {0}: unmount it, check it, and mount it again")]
+#[error("the volume has stopped: {0}: close it, check it, and open it again")]
 struct Stopped(Arc<str>);
 
 impl From<NoMemory> for Error {

@@ -36,7 +36,7 @@ mod tests {
             (false, Some("it stopped"), "noatime"),
             (false, None, "rw"),
             // A volume that is read-only on request may be asked to become writable.
-            (true, Some("mounted with ro"), "rw"),
+            (true, Some("opened for reading"), "rw"),
         ] {
             assert!(check_stopped(read_only, reason, list).is_ok(), "{list}");
         }

@@ -56,6 +56,7 @@ impl Error {
             | Cause::OffsetBeyondEnd { .. } => 22,
             Cause::Refused(_) | Cause::Undo(_) | Cause::NoFeature { .. } => 95,
             Cause::HostFull { .. } => 28,
+            Cause::ReadOnly { .. } => 30,
             Cause::Open(error) | Cause::Device(error) => of_device(error),
             Cause::Encrypted { .. } => 126,
             Cause::NoSuchPartition { .. } | Cause::NoPartitionTable => 6,

@@ -32,6 +32,12 @@ pub enum Cause {
     /// The volume cannot become what is asked for. The text says what is possible.
     #[error("{0}")]
     Refused(String),
+    /// The volume can only be read, and was to be written.
+    #[error("the volume can only be read: {why}")]
+    ReadOnly {
+        /// What forbids writing, and what to do where that can be changed.
+        why: String,
+    },
     /// A volume would be made in an image that has no size yet, and none was given.
     #[error("{what}")]
     NoSize {
@@ -239,6 +245,7 @@ impl Cause {
             | Self::Option(_)
             | Self::Refused(_)
             | Self::Undo(_)
+            | Self::ReadOnly { .. }
             | Self::NoSuchPartition { .. } => return None,
             Self::HostFull { .. } => "free space there, and run it again",
             // The LUKS header, or what opens it: the error says what to do.

@@ -46,6 +46,9 @@ impl Holder {
     /// What a refusal says, and what to do.
     pub(super) fn detail(&self, path: &Path) -> String {
         let Self { pid, name } = self;
+        if *pid == std::process::id().to_string() {
+            return "in use: this process has opened it already; close it there first".to_owned();
+        }
         match (name.as_str(), self.subcommand().as_deref()) {
             ("cairn", Some("mount")) => match fuse_mountpoint(path, |_| true) {
                 Some(point) => {

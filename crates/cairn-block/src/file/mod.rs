@@ -228,7 +228,7 @@ impl FileDevice {
         let now = self.truncated.get().copied().unwrap_or_default();
         let detail = format!(
             "the image has been truncated while it is in use, from {size} bytes to {now}: nothing \
-             more is written: unmount it, and restore it from a copy"
+             more is written: close it, and restore it from a copy"
         );
         Err(Error::new(ErrorKind::Io, operation, detail))
     }

@@ -79,6 +79,10 @@ static void of_host(void)
     CHECK(cairn_mkfs(in_dir("directory"), "ext4", 16 << 20, NULL, 0), -EISDIR, "directory");
     CHECK(cairn_open(in_dir("directory"), CAIRN_READ, NULL, &volume), -EISDIR, "directory");
     CHECK(cairn_check(in_dir("directory")), -EISDIR, "directory");
+    /* What can only be read. */
+    CHECK(cairn_open(in_dir("image"), CAIRN_WRITE, "ro", &volume), -EROFS, "only be read");
+    CHECK(cairn_open(in_dir("image"), CAIRN_EPHEMERAL, "ro", &volume), -EROFS, "image");
+    CHECK(volume == NULL, 1, NULL);
     if (strstr(cairn_last_error(), "--"))
         CHECK(1, 0, "no option of the program");
     /* An ordinary user. */

@@ -1,7 +1,7 @@
 //! `cairn stats`.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use cairn_base::stats::{Report, Value};
@@ -13,7 +13,7 @@ use super::metrics::{self, Answer, Form};
 use super::mount::table::Mount;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{self, with_stdout};
-use crate::{json, print};
+use crate::{json, print, signals};
 
 /// Arguments of `stats`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, requires = "metrics", conflicts_with = "mountpoint")]
     pub all: bool,
     /// Write the metrics to this file, as node_exporter reads them: it is replaced as a whole, and
-    /// removed when --watch has seen the volume unmounted.
+    /// removed when --watch has seen the volume unmounted or a signal ends it.
     #[arg(long, value_name = "FILE", requires = "metrics")]
     pub output: Option<PathBuf>,
     /// Print again every second, or every SECONDS, until the volume is unmounted.
@@ -134,10 +134,17 @@ fn measure(args: &Args, mountpoint: Option<&Path>, form: Form) -> Outcome {
     };
     let mut found = answers()?;
     let mut left = args.left();
+    let written = Arc::new(Mutex::new(()));
+    if let (Some(file), Some(_)) = (&args.output, args.watch) {
+        remove_at_signal(file.clone(), written.clone())?;
+    }
     loop {
         let text = metrics::text(&found, form);
         match &args.output {
-            Some(file) => metrics::replace(file, &text)?,
+            Some(file) => {
+                let _written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                metrics::replace(file, &text)?;
+            }
             None => with_stdout(|output| output.bytes(text.as_bytes()))?,
         }
         left = left.saturating_sub(1);
@@ -154,6 +161,17 @@ fn measure(args: &Args, mountpoint: Option<&Path>, form: Form) -> Outcome {
             Err(_) => found.into_iter().map(Answer::down).collect(),
         };
     }
+}
+
+/// From now on a signal that ends the command removes the file, whose figures nobody renews, as an
+/// unmount does. Who writes it holds `written`.
+fn remove_at_signal(file: PathBuf, written: Arc<Mutex<()>>) -> Outcome {
+    signals::end_after(move || {
+        // Kept up to the end, so that the file is not written again.
+        std::mem::forget(written.lock().unwrap_or_else(PoisonError::into_inner));
+        // If it was removed meanwhile, all is done.
+        let _ = std::fs::remove_file(file);
+    })
 }
 
 /// Of all mounts that are Cairn's and may be asked. A daemon that hangs delays no other.
@@ -216,7 +234,9 @@ pub fn table(report: &Report) -> String {
 fn rows(section: &Report, of: &str, text: &mut String) {
     for (name, value) in section.iter() {
         match value {
-            Value::List(lines) => lines.iter().for_each(|line| *text += &format!("  {line}\n")),
+            Value::List(lines) => {
+                lines.iter().for_each(|line| *text += &format!("  {}\n", print::harmless(line)));
+            }
             value => *text += &format!("  {name:<22} {}\n", scalar(name, of, value)),
         }
     }
@@ -227,8 +247,8 @@ fn scalar(name: &str, section: &str, value: &Value) -> String {
         Value::U64(number) => quantity(name, section, *number),
         Value::F64(number) => format!("{number:.3}"),
         Value::Bool(on) => String::from(if *on { "yes" } else { "no" }),
-        Value::Text(text) => text.clone(),
-        Value::List(lines) => lines.join("; "),
+        Value::Text(text) => print::harmless(text).into_owned(),
+        Value::List(lines) => print::harmless(&lines.join("; ")).into_owned(),
         Value::Section(inner) if inner.u64("p99").is_some() => distribution(name, inner),
         Value::Section(inner) => inline(inner, section),
     }
@@ -320,7 +340,8 @@ mod tests {
             .set("folios_by_order", folios)
             .set("read", 2048_u64)
             .set("hits", 2048_u64);
-        report.section("log").set("messages", vec!["one".to_owned(), "two".to_owned()]);
+        report.section("log").set("messages", vec!["one".to_owned(), "two\u{1b}[2J".to_owned()]);
+        report.section("mount").set("mountpoint", "/mnt/\u{1b}]0;title\u{7}");
         let text = table(&report);
         for line in [
             "options\n",
@@ -331,7 +352,8 @@ mod tests {
             "  folios_by_order        4K 7, 8K 0\n",
             "  read                   2.0 KiB\n",
             "  hits                   2048\n",
-            "  one\n  two\n",
+            "  one\n  two\\033[2J\n",
+            "  mountpoint             /mnt/\\033]0;title\\007\n",
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }

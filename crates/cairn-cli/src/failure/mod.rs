@@ -379,7 +379,7 @@ fn status_of(cause: &Cause) -> Status {
     match cause {
         Cause::Address(_) | Cause::Option(_) => Status::Usage,
         Cause::NoSize { .. } | Cause::NoUndoFile => Status::Usage,
-        Cause::NoFeature { .. } => Status::Unsupported,
+        Cause::NoFeature { .. } | Cause::ReadOnly { .. } => Status::Unsupported,
         Cause::Refused(_) | Cause::HostFull { .. } => Status::Failed,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::InUse => Status::Busy,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => {

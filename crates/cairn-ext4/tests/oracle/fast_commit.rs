@@ -137,7 +137,7 @@ fn crashed(
 fn check(name: &str, image: &Path, shown: &Snapshot) {
     let before = fs::read(image).unwrap();
     let fs = open_image(image, "ro");
-    assert_eq!(fs.read_only_reason().as_deref(), Some("mounted with ro"), "{name}");
+    assert_eq!(fs.read_only_reason().as_deref(), Some("opened for reading"), "{name}");
     shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
     drop(fs);
     assert!(before == std::fs::read(image).unwrap(), "{name}: a read-only open writes nothing");
@@ -331,7 +331,7 @@ fn names_that_cannot_be_are_not_made() {
     rewrite(&mut bytes, &[3], |record| rename(record, b"Nnn"));
     fs::write(&image, &bytes).unwrap();
     let reason = open_image(&image, "ro").read_only_reason();
-    assert_eq!(reason.as_deref(), Some("mounted with ro"));
+    assert_eq!(reason.as_deref(), Some("opened for reading"));
 }
 
 /// Power fails while the replay is written home: opening again shows the same.

@@ -276,7 +276,7 @@ fn frozen_and_thawed_under_load() {
     freezing::under_load(&*volume, &device, &|device| {
         let copy = Arc::new(device.fork());
         let found = open(&copy, "ro");
-        assert_eq!(found.report().text("state.read_only_reason"), Some("mounted with ro"));
+        assert_eq!(found.report().text("state.read_only_reason"), Some("opened for reading"));
         drop(found);
         judge_as_found(device);
     });

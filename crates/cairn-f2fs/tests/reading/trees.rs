@@ -153,7 +153,7 @@ fn nothing_can_be_written_and_the_reason_is_told() {
     let root = volume.root();
     match volume.unlink(root, b"x") {
         Err(cairn_vfs::Error::ReadOnly(reason)) => {
-            assert_eq!(&*reason, "mounted with the option ro")
+            assert_eq!(&*reason, "opened for reading")
         }
         other => panic!("{other:?}"),
     }

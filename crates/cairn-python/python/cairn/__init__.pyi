@@ -2,7 +2,7 @@ import io
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, Literal, NamedTuple, TypeAlias
+from typing import IO, Any, Literal, NamedTuple, TypeAlias, overload
 
 __version__: str
 __all__: list[str]
@@ -11,6 +11,15 @@ _Image: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Name: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes] | Path
 _Mode: TypeAlias = Literal["r", "rw", "ephemeral"]
 _Buffer: TypeAlias = bytes | bytearray | memoryview
+_Text: TypeAlias = Literal[
+    "r", "w", "a", "x", "r+", "w+", "a+", "x+", "rt", "wt", "at", "xt", "r+t", "w+t", "a+t", "x+t"
+]
+_Reading: TypeAlias = Literal["rb", "br"]
+_Writing: TypeAlias = Literal["wb", "bw", "ab", "ba", "xb", "bx"]
+_Updating: TypeAlias = Literal[
+    "rb+", "r+b", "wb+", "w+b", "ab+", "a+b", "xb+", "x+b"
+]
+_Binary: TypeAlias = _Reading | _Writing | _Updating
 
 def open(image: _Image, mode: _Mode = "r", *, mount_options: str = "") -> Volume: ...
 def mkfs(
@@ -45,7 +54,7 @@ class Volume:
     image: str | bytes
     mode: _Mode
     def __enter__(self) -> Volume: ...
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None: ...
     def __truediv__(self, name: _Name) -> Path: ...
     @property
     def root(self) -> Path: ...
@@ -58,10 +67,71 @@ class Volume:
     def sync(self) -> None: ...
     def space(self) -> Space: ...
     def listdir(self, path: _Name = "/") -> list[str]: ...
+    @overload
     def open(
         self,
         path: _Name,
-        mode: str = "r",
+        mode: _Text = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *,
+        permissions: int = 0o644,
+    ) -> io.TextIOWrapper: ...
+    @overload
+    def open(
+        self,
+        path: _Name,
+        mode: _Binary,
+        buffering: Literal[0],
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *,
+        permissions: int = 0o644,
+    ) -> File: ...
+    @overload
+    def open(
+        self,
+        path: _Name,
+        mode: _Reading,
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *,
+        permissions: int = 0o644,
+    ) -> io.BufferedReader: ...
+    @overload
+    def open(
+        self,
+        path: _Name,
+        mode: _Writing,
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *,
+        permissions: int = 0o644,
+    ) -> io.BufferedWriter: ...
+    @overload
+    def open(
+        self,
+        path: _Name,
+        mode: _Updating,
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *,
+        permissions: int = 0o644,
+    ) -> io.BufferedRandom: ...
+    @overload
+    def open(
+        self,
+        path: _Name,
+        mode: str,
         buffering: int = -1,
         encoding: str | None = None,
         errors: str | None = None,
@@ -134,9 +204,60 @@ class Path:
     def listxattr(self) -> list[str]: ...
     def setxattr(self, name: str | bytes, value: _Buffer) -> None: ...
     def removexattr(self, name: str | bytes) -> None: ...
+    @overload
     def open(
         self,
-        mode: str = "r",
+        mode: _Text = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **more: int,
+    ) -> io.TextIOWrapper: ...
+    @overload
+    def open(
+        self,
+        mode: _Binary,
+        buffering: Literal[0],
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **more: int,
+    ) -> File: ...
+    @overload
+    def open(
+        self,
+        mode: _Reading,
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **more: int,
+    ) -> io.BufferedReader: ...
+    @overload
+    def open(
+        self,
+        mode: _Writing,
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **more: int,
+    ) -> io.BufferedWriter: ...
+    @overload
+    def open(
+        self,
+        mode: _Updating,
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **more: int,
+    ) -> io.BufferedRandom: ...
+    @overload
+    def open(
+        self,
+        mode: str,
         buffering: int = -1,
         encoding: str | None = None,
         errors: str | None = None,

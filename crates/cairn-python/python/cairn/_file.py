@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import sys
+import weakref
 
 from ._names import stat_result
 
@@ -17,6 +18,8 @@ class File(io.RawIOBase):
         self._native = native
         # The volume stays open while this does.
         self._volume = volume
+        #: The buffers over it, the lowest first, by weak references: they refer to this.
+        self._layers = []
         self.name = name
         self.mode = mode
         self._readable = readable
@@ -105,6 +108,27 @@ class File(io.RawIOBase):
                 super().close()
             finally:
                 self._native.close()
+                self._volume._files.pop(id(self), None)
+
+    def _close_all(self):
+        """Closes the buffers over it, which write what they hold, and then itself. The errors."""
+        failures = []
+        layers = [layer() for layer in reversed(self._layers)]
+        for layer in [*layers, self]:
+            if layer is None or _is_detached(layer):
+                continue
+            try:
+                layer.close()
+            except Exception as failure:
+                failures.append(failure)
+        return failures
+
+
+def _is_detached(layer):
+    try:
+        return layer.closed
+    except ValueError:
+        return True
 
 
 def _bytes(data):
@@ -123,8 +147,10 @@ def wrap(raw, buffering, text, encoding, errors, newline):
         buffered = io.BufferedWriter(raw, size)
     else:
         buffered = io.BufferedReader(raw, size)
+    raw._layers.append(weakref.ref(buffered))
     if not text:
         return buffered
     wrapped = io.TextIOWrapper(buffered, encoding or "utf-8", errors, newline, line)
+    raw._layers.append(weakref.ref(wrapped))
     wrapped.mode = raw.mode
     return wrapped

@@ -318,15 +318,21 @@ class Path:
     def walk(self, top_down=True):
         """The tree: (directory, names of directories, names of other files). Symbolic links are
         not followed. With top_down the caller may take names of directories away."""
-        entries = list(self._entries())
-        directories = [path.name for path, is_directory in entries if is_directory]
-        files = [path.name for path, is_directory in entries if not is_directory]
-        if top_down:
-            yield self, directories, files
-        for name in directories:
-            yield from (self / name).walk(top_down)
-        if not top_down:
-            yield self, directories, files
+        # Directories, the next one last; those that were listed are here with what they have.
+        left = [self]
+        while left:
+            directory = left.pop()
+            if isinstance(directory, tuple):
+                yield directory
+                continue
+            entries = list(directory._entries())
+            directories = [path.name for path, is_directory in entries if is_directory]
+            files = [path.name for path, is_directory in entries if not is_directory]
+            if top_down:
+                yield directory, directories, files
+            else:
+                left.append((directory, directories, files))
+            left += [directory / name for name in reversed(directories)]
 
     def glob(self, pattern):
         """The paths below this one that match a pattern, with ** for any number of directories.
@@ -347,33 +353,54 @@ class Path:
         return self.glob("**/" + pattern)
 
     def _glob(self, parts):
-        if not parts:
-            yield self
-        elif parts[0] == "**":
+        # What each part, up to the one that is looked at, still has to give.
+        found = [self._matches(parts[0], len(parts) == 1)]
+        while found:
+            path = next(found[-1], None)
+            if path is None:
+                found.pop()
+            elif len(found) == len(parts):
+                yield path
+            else:
+                at = len(found)
+                found.append(path._matches(parts[at], at + 1 == len(parts)))
+
+    def _matches(self, part, is_last):
+        """The paths that a part of a pattern matches below this one."""
+        if part == "**":
             for directory, _, files in self.walk():
-                if len(parts) > 1:
-                    yield from directory._glob(parts[1:])
-                else:
-                    yield directory
+                yield directory
+                if is_last:
                     yield from (directory / name for name in files)
-        elif not re.search(r"[*?[]", parts[0]):
-            path = self / parts[0]
+        elif not re.search(r"[*?[]", part):
+            path = self / part
             if path.exists(follow_symlinks=False):
-                yield from path._glob(parts[1:])
+                yield path
         elif self.is_dir():
-            matches = re.compile(fnmatch.translate(parts[0])).match
+            matches = re.compile(fnmatch.translate(part)).match
             for path in self.iterdir():
-                if matches(path.name) and (len(parts) == 1 or path.is_dir()):
-                    yield from path._glob(parts[1:])
+                if matches(path.name) and (is_last or path.is_dir()):
+                    yield path
 
     def mkdir(self, mode=0o755, parents=False, exist_ok=False):
+        missing, path = [], self
+        while True:
+            try:
+                path._mkdir(0o755 if missing else mode, exist_ok or bool(missing))
+                break
+            except FileNotFoundError:
+                if not parents or path.parent == path:
+                    raise
+                missing.append(path)
+                path = path.parent
+        for path in reversed(missing):
+            path._mkdir(0o755 if path is not self else mode, exist_ok or path is not self)
+
+    def _mkdir(self, mode, exist_ok):
         try:
             self._native.mkdir(bytes(self), mode)
         except FileNotFoundError:
-            if not parents or self.parent == self:
-                raise
-            self.parent.mkdir(parents=True, exist_ok=True)
-            self.mkdir(mode, False, exist_ok)
+            raise
         except OSError:
             # The root itself has no name that could be taken.
             if not exist_ok or not self.is_dir():

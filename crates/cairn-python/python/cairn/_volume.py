@@ -1,6 +1,7 @@
 """Volumes: made, opened, checked."""
 
 import collections
+import errno
 import os
 import weakref
 
@@ -22,7 +23,8 @@ def open(image, mode="r", *, mount_options=""):
     "disk.img?offset=BYTES"; a str, bytes or an os.PathLike.
 
     mode: "r" writes nothing to the image; "rw" reads and writes; "ephemeral" keeps changes in
-    memory and drops them. mount_options are those of the kernel, separated by commas.
+    memory and drops them. A volume that can only be read is opened by "r" alone: the others raise
+    EROFS. mount_options are those of the kernel, separated by commas.
     """
     return Volume(_cairn.open(os.fsdecode(image), mode, mount_options), os.fspath(image), mode)
 
@@ -30,6 +32,8 @@ def open(image, mode="r", *, mount_options=""):
 def mkfs(image, format="ext4", size=None, *, label=None, overwrite=False):
     """Makes a volume. size is that of the image file in bytes, which is made if it is missing.
     Without overwrite, FileExistsError keeps what the image holds."""
+    if size is not None and not 0 <= size < 1 << 64:
+        raise OSError(errno.EINVAL, f"no file has {size} bytes", os.fsdecode(image))
     _cairn.mkfs(os.fsdecode(image), format, size, label, overwrite)
 
 
@@ -48,21 +52,44 @@ def check(image, *, progress=None):
     return _cairn.check(os.fsdecode(image), tell)
 
 
+def _close_files(files, process):
+    """Closes the open files of a volume. What could not be written. Those of a forked process are
+    the parent's to write."""
+    found = [] if os.getpid() != process else [file() for file in list(files.values())]
+    return [failure for file in found if file is not None for failure in file._close_all()]
+
+
+def _end(native, files, process):
+    """Closes a volume with its files. If a call of another thread is at work, it closes the volume."""
+    failures = _close_files(files, process)
+    native.close(True)
+    if failures:
+        raise failures[0]
+
+
 class Volume:
     """An open volume: a context manager, and the root of paths (volume / "etc" / "hosts").
 
     Any number of threads may use it, but no process that is forked: it opens the image again
     (OSError EPERM; close() changes nothing there). What was written is durable after sync(), close() or a
-    file's sync(). close() of a volume that is written is refused with EBUSY while files of it are
-    open.
+    file's sync().
+
+    The end of a with statement, and of the program, closes the files that open() gave and that are
+    still open, which writes what their buffers hold, and then the volume. An exception that ends
+    the with statement leaves it; what could not be written is a note of that (from Python 3.11 on).
+    close() itself closes no files: of a volume that is written it is refused with EBUSY while files of it
+    are open.
     """
 
     def __init__(self, native, image, mode):
         self._native = native
+        self._process = os.getpid()
         self.image = image
         self.mode = mode
+        #: Weak references to the open files, by their id.
+        self._files = {}
         # Also when the program ends without closing it.
-        self._finalizer = weakref.finalize(self, native.close)
+        self._finalizer = weakref.finalize(self, _end, native, self._files, self._process)
 
     def __repr__(self):
         return f"<cairn.Volume image={self.image!r} format={self.format!r} mode={self.mode!r}>"
@@ -72,8 +99,19 @@ class Volume:
             raise ValueError("the volume is closed")
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, error, _):
+        failures = _close_files(self._files, self._process)
+        try:
+            if error is None:
+                self.close()
+            else:
+                self._finalizer()
+        except OSError as failure:
+            failures.append(failure)
+        if error is None and failures:
+            raise failures[0]
+        for failure in failures if hasattr(error, "add_note") else []:
+            error.add_note(f"{self!r} was not closed cleanly: {failure}")
 
     def __truediv__(self, name):
         return Path(self, name)
@@ -102,7 +140,7 @@ class Volume:
 
     def close(self):
         """Writes everything and marks the volume clean. Again is allowed."""
-        self._native.close()
+        self._native.close(False)
         self._finalizer.detach()
 
     def sync(self):
@@ -136,6 +174,7 @@ class Volume:
         native = self._native.open_file(self._bytes(path), flags, permissions)
         name = path if isinstance(path, str) else str(path)
         raw = _file.File(native, self, name, mode, kind == "r" or plus, kind != "r" or plus)
+        self._files[id(raw)] = weakref.ref(raw)
         try:
             # A file that is appended to begins at its end.
             if kind == "a":

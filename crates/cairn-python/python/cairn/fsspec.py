@@ -97,6 +97,43 @@ class CairnFileSystem(AbstractFileSystem):
         found = sorted(path.iterdir())
         return [self._entry(one) for one in found] if detail else [str(one) for one in found]
 
+    def walk(self, path, maxdepth=None, topdown=True, on_error="omit", **more):
+        """As that of fsspec, in trees of any depth. on_error is for all directories, as of os.walk."""
+        if maxdepth is not None and maxdepth < 1:
+            raise ValueError("maxdepth must be at least 1")
+        detail = more.pop("detail", False)
+        # Directories and their depths, the next one last; those that were listed with what they
+        # have.
+        left = [(self._strip_protocol(path), 1)]
+        while left:
+            found, depth = left.pop()
+            if isinstance(found, tuple):
+                yield found
+                continue
+            try:
+                listed = self.ls(found, detail=True, **more)
+            except OSError as error:
+                if on_error == "raise":
+                    raise
+                if callable(on_error):
+                    on_error(error)
+                continue
+            directories, files = {}, {}
+            for entry in listed:
+                # That of a file itself has no name below it.
+                name = "" if entry["name"] == found else entry["name"].rsplit("/", 1)[-1]
+                is_below = entry["type"] == "directory" and name
+                (directories if is_below else files)[name] = entry
+            if not detail:
+                directories, files = list(directories), list(files)
+            if topdown:
+                yield found, directories, files
+            else:
+                left.append(((found, directories, files), depth))
+            if depth != maxdepth:
+                below = found.rstrip("/") + "/"
+                left += [(below + name, depth + 1) for name in reversed(list(directories))]
+
     def _open(self, path, mode="rb", block_size=None, autocommit=True, **_):
         if not autocommit:
             raise NotImplementedError("a volume has no transactions of several files")

@@ -42,9 +42,10 @@ impl Volume {
     /// Opens a volume for reading and writing.
     ///
     /// # Errors
-    /// As [`open`](crate::open()).
+    /// As [`open`](crate::open()); the volume can only be read.
     pub fn open_writable(image: impl AsRef<OsStr>) -> crate::error::Result<Self> {
-        crate::open(&ImageSpec::parse(image.as_ref())?, &OpenOptions::default())
+        let options = OpenOptions { must_write: true, ..OpenOptions::default() };
+        crate::open(&ImageSpec::parse(image.as_ref())?, &options)
     }
 
     /// Opens the volume on a device of the caller's: a [`BlockDevice`], or a

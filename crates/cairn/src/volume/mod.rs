@@ -90,6 +90,13 @@ impl Volume {
         self.needs_check.as_deref()
     }
 
+    /// Why nothing can be written, if that is so: how the volume was opened, its features, the
+    /// device, or an error that has stopped it.
+    #[must_use]
+    pub fn read_only_reason(&self) -> Option<String> {
+        self.filesystem.report().text("state.read_only_reason").map(str::to_owned)
+    }
+
     /// The claim on the block device that the volume is on, if it was opened with
     /// [`OpenOptions::hand_over`]. Once it is dropped, the kernel can claim the device for a mount.
     /// The locks, which keep other users of Cairn and QEMU away, stay.
@@ -298,14 +305,19 @@ fn probe_and_open(
     let needs_check =
         is_written.then(|| format::needs_check(format, &device, runtime.now())).flatten();
     let filesystem = format::open(format, device, runtime, options)?;
-    Ok(Volume {
+    let volume = Volume {
         format,
         filesystem,
         needs_check,
         claim: None,
         is_closed: false,
         opener: Opener::this(),
-    })
+    };
+    let must_write = options.must_write && !options.read_only;
+    match must_write.then(|| volume.read_only_reason()).flatten() {
+        Some(why) => Err(Cause::ReadOnly { why }),
+        None => Ok(volume),
+    }
 }
 
 /// Describes the volume in `image`. Reads only the superblock, the checkpoint and the root's inode,

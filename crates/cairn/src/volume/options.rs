@@ -10,6 +10,10 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Keep all changes in memory, and drop them with the volume. The image is only read.
     pub ephemeral: bool,
+    /// Fail with [`Cause::ReadOnly`](crate::Cause::ReadOnly) if the volume can only be read: its
+    /// features, the device or `ro` among the mount options forbid writing. Without this it is
+    /// opened for reading. No effect with `read_only`.
+    pub must_write: bool,
     /// The volume is on a whole block device, which the kernel will claim for a mount: see
     /// [`Volume::take_claim`](super::Volume::take_claim). Without effect on other images, and
     /// if the image is not written.

@@ -245,3 +245,31 @@ fn trees_are_walked_copied_and_removed() {
         );
     });
 }
+
+/// Who is to write hears at once that that cannot be; who may read gets the volume.
+#[test]
+fn what_can_only_be_read_is_not_opened_for_writing() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    std::fs::File::create(&image).unwrap().set_len(SIZE).unwrap();
+    judge::run(
+        "mke2fs",
+        ["-qF", "-t", "ext4", "-O", "bigalloc,quota"].map(Path::new).into_iter().chain([&*image]),
+    );
+    let before = std::fs::read(&image).unwrap();
+    let refused = Volume::open_writable(&image).err().expect("it has clusters");
+    assert_eq!(std::io::Error::from(refused).kind(), ErrorKind::ReadOnlyFilesystem);
+    let spec = ImageSpec::whole(&image);
+    for (read_only, ephemeral, opens) in [(true, false, true), (false, true, false)] {
+        let defaults = cairn::OpenOptions { must_write: true, ..cairn::OpenOptions::default() };
+        let options = cairn::OpenOptions { read_only, ephemeral, ..defaults };
+        assert_eq!(cairn::open(&spec, &options).is_ok(), opens, "{options:?}");
+    }
+    let volume = cairn::open(&spec, &cairn::OpenOptions::default()).unwrap();
+    let why = volume.read_only_reason().unwrap();
+    assert!(why.contains("bigalloc"), "{why}");
+    volume.close().unwrap();
+    assert!(std::fs::read(&image).unwrap() == before, "it was written");
+    let written = make(&dir.path().join("other"), Format::F2fs);
+    assert_eq!(written.read_only_reason(), None);
+}

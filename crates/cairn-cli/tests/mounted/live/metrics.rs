@@ -110,6 +110,25 @@ fn a_file_of_metrics_follows_its_mount_to_the_end() {
 }
 
 #[test]
+fn a_signal_that_ends_the_watcher_removes_the_file_of_metrics() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let file = volume.outside("cairn.prom");
+    for signal in ["TERM", "INT"] {
+        let mut command = Command::new(CAIRN);
+        command.args(["stats", "--prometheus", "--watch=0.02", "--output"]).arg(&file);
+        let mut watcher = command.arg(volume.root()).stdout(Stdio::null()).spawn().unwrap();
+        while !file.exists() {
+            assert!(watcher.try_wait().unwrap().is_none(), "the watcher ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        judge::run("kill", ["-s", signal, &watcher.id().to_string()].map(Path::new));
+        assert!(matches!(watcher.wait().unwrap().code(), Some(143 | 130)));
+        assert!(!file.exists(), "the metrics that nobody renews");
+    }
+    volume.unmount();
+}
+
+#[test]
 fn a_file_of_metrics_says_that_the_daemon_has_died() {
     let mut volume = Volume::mounted(SIZE, "");
     let file = volume.outside("cairn.prom");
