@@ -5,17 +5,15 @@
 //! calls used was in use, and the summary of a block in use is right.
 
 use cairn_check::{Finding, Kind, Place};
-use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
 use super::nodes::{DAMAGED, NodeState, VISITED};
 use super::slots::{self, Named};
 use super::{kinds, owners};
 use crate::error::Result;
-use crate::format::inode::Advise;
 use crate::format::summary::ENTRIES;
-use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid, SegNo};
-use crate::format::{Inode, NodeFooter, SitEntry, Summary, bits};
+use crate::format::units::{BlockAddr, SegNo};
+use crate::format::{NodeFooter, SitEntry, Summary, bits};
 
 /// Most blocks that are asked.
 const MOST: usize = 1 << 16;
@@ -66,7 +64,7 @@ impl Left {
         for addr in self.0 {
             if let Some(owner) = pointer_to(context, scratch, addr)? {
                 let ino = context.nodes.get(owner.nid).map_or(owner.nid, NodeState::ino);
-                context.add(owners::unlinked(addr, owner, ino));
+                context.add(owners::unlinked(addr, owner, ino, None));
             }
         }
         Ok(())
@@ -132,7 +130,7 @@ pub(super) fn pointer_to(
         return Ok(None);
     }
     if pointer == BlockAddr::NULL
-        && is_cut_off(context, scratch, (holder.ino(), offset, owner.ofs_in_node))?
+        && slots::is_cut_off(context, scratch, (holder.ino(), offset, owner.ofs_in_node))?
     {
         return Ok(None);
     }
@@ -141,22 +139,4 @@ pub(super) fn pointer_to(
         && context.layout.in_main(pointer)
         && owners::stored(context, scratch, pointer)? == Some((false, owner));
     Ok((!is_own).then_some(owner))
-}
-
-/// Lies a file block behind the end? When that was cut off, its pointer led elsewhere.
-fn is_cut_off(
-    context: &Context,
-    scratch: &mut Scratch,
-    (ino, offset, slot): (Nid, u32, u16),
-) -> Result<bool> {
-    let Some(inode) = context.nodes.inode(ino) else { return Ok(false) };
-    let blocks = context.read(scratch, &[inode.addr()])?;
-    let record =
-        blocks.iter().next().map(|image| Inode::decode(image, ino, context.layout.features));
-    scratch.recycle(blocks);
-    let Some(Ok(record)) = record else { return Ok(false) };
-    let first = record.shape().first_block(offset).unwrap_or(u64::MAX);
-    let block = first.saturating_add(slot.into());
-    let has_end = record.kind == FileKind::Regular && !record.advise.contains(Advise::KEEP_SIZE);
-    Ok(has_end && block >= record.size.div_ceil(BLOCK_BYTES))
 }
