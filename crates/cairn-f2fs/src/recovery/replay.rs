@@ -257,7 +257,7 @@ impl Replay<'_> {
             let log = if inode.kind == FileKind::Directory { Log::HotData } else { Log::WarmData };
             self.store.segments.adopt(wanted, log, pointer.owner())?;
         }
-        pointer.moved(self.store, wanted)
+        pointer.moved(&self.ops.mount, inode, wanted)
     }
 
     /// Removes the block from its present owner, which had it before the block moved here.
