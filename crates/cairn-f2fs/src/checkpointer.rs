@@ -89,12 +89,9 @@ impl Hook for Checkpointer {
         for inode in self.inodes.dirty.list() {
             // Errors are ignored: an inode may be about to be deleted, and the purpose is only to
             // read blocks into memory.
+            let mut blocks = inode.entries.dirty().into_iter();
             let found = store.nodes.inode(inode.nid).is_ok()
-                && inode
-                    .entries
-                    .dirty()
-                    .iter()
-                    .all(|(block, _)| tree::find(store, &inode, *block).is_ok());
+                && blocks.all(|(block, _)| read_place(store, &inode, block).is_ok());
             if !found {
                 tracing::trace!(nid = %inode.nid, "not all nodes of a dirty inode could be read \
                     ahead");
@@ -121,6 +118,15 @@ impl Hook for Checkpointer {
     }
 }
 
+/// Reads what leads to a block of a directory, and whose the block is.
+fn read_place(store: &Store, inode: &Inode, block: u64) -> Result<()> {
+    if let Ok(pointer) = tree::find(store, inode, block)? {
+        let addr = pointer.get();
+        addr.is_address().then(|| store.segments.owner_of(addr)).transpose()?;
+    }
+    Ok(())
+}
+
 /// Gives the changed blocks of a directory their addresses.
 fn place_entries(
     inodes: &Inodes,
@@ -143,7 +149,7 @@ fn place_entries(
         for index in 0..placed.count {
             let addr = BlockAddr(placed.address.get() + index as u32);
             let (block, image) = &dirty[at + index];
-            pointers[at + index].moved(store, addr)?;
+            pointers[at + index].moved(&inodes.mount, inode, addr)?;
             all.push((addr, image.clone()));
             inode.entries.placed(*block, &inodes.dirty_entries);
         }

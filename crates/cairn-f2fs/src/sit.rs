@@ -43,16 +43,17 @@ impl SitTable {
         Self { layout, buffers, checkpoint: checkpoint.clone(), journal }
     }
 
-    /// Is the block of the main area free? An entry that cannot be read, or that contradicts
-    /// itself, says nothing.
-    pub(crate) fn calls_free(&self, addr: BlockAddr) -> bool {
-        let Some((segno, offset)) = self.layout.segment_of(addr) else { return false };
+    /// Is the block of the main area in use? An entry that cannot be read, or that contradicts
+    /// itself, does not say.
+    pub(crate) fn is_used(&self, addr: BlockAddr) -> Option<bool> {
+        let (segno, offset) = self.layout.segment_of(addr)?;
         if let Some(entry) = self.journal.get(&segno) {
-            return !entry.is_valid(offset);
+            return Some(entry.is_valid(offset));
         }
         let (block, index) = Layout::sit_place(segno);
         let at = self.layout.sit_address(block, self.checkpoint.sit_side(block));
-        let Ok(buffer) = self.buffers.get(at) else { return false };
-        sit::entry(&buffer.image(), index, segno).is_ok_and(|entry| !entry.is_valid(offset))
+        let buffer = self.buffers.get(at).ok()?;
+        let entry = sit::entry(&buffer.image(), index, segno).ok()?;
+        Some(entry.is_valid(offset))
     }
 }

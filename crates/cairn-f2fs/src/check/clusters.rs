@@ -6,11 +6,15 @@ use cairn_check::{Finding, Place};
 use super::context::{Context, Scratch};
 use super::kinds;
 use crate::compress;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::Inode;
 use crate::format::inode::InlineFlags;
 use crate::format::units::{BlockAddr, Nid};
 
+/// Clusters have at most two to this many blocks.
+const MOST_LOG: u8 = 8;
+/// Most blocks behind a mark.
+const MOST: usize = 255;
 /// A cluster that no reader can read.
 const NO_DATA: &str = "no block of data follows the mark of a cluster";
 
@@ -25,8 +29,10 @@ pub(super) struct Clusters {
     /// The pointer before this one is its mark.
     follows_mark: bool,
     saved: u64,
-    /// The block with the header of the first packed cluster.
-    first: Option<BlockAddr>,
+    /// The first packed cluster: the file block of its mark, and the blocks that follow it.
+    packed: Option<(u64, Vec<BlockAddr>)>,
+    /// These go on.
+    goes_on: bool,
 }
 
 impl Clusters {
@@ -37,7 +43,8 @@ impl Clusters {
             inside: false,
             follows_mark: false,
             saved: 0,
-            first: None,
+            packed: None,
+            goes_on: false,
         }
     }
 
@@ -53,7 +60,7 @@ impl Clusters {
 
     /// Clusters do not cross nodes.
     pub(super) const fn end_of_node(&mut self) {
-        self.inside = false;
+        (self.inside, self.goes_on) = (false, false);
     }
 
     /// A pointer of the file. What is wrong with it, if anything is.
@@ -65,8 +72,15 @@ impl Clusters {
         let starts = block.checked_rem(blocks.into()) == Some(0);
         let is_head = std::mem::take(&mut self.follows_mark);
         let is_empty = is_head && !addr.is_address();
-        if is_head && !is_empty {
-            self.first = self.first.or(Some(addr));
+        if is_head && !is_empty && self.packed.is_none() {
+            let start = block.saturating_sub(1);
+            (self.packed, self.goes_on) = (Some((start, Vec::new())), true);
+        }
+        self.goes_on = self.goes_on && addr.is_address();
+        if let Some((_, list)) = self.packed.as_mut().filter(|_| self.goes_on)
+            && list.len() < MOST
+        {
+            list.push(addr);
         }
         if addr == BlockAddr::COMPRESS {
             if !starts {
@@ -93,12 +107,53 @@ impl Clusters {
         (ino, record): (Nid, &Inode),
     ) -> Result<()> {
         let flag = record.extra.map_or(0, |extra| extra.compress_flag);
-        let first = self.first.filter(|addr| context.layout.in_main(*addr));
+        let first = self.packed.as_ref().and_then(|(_, list)| list.first()).copied();
+        let first = first.filter(|addr| context.layout.in_main(*addr));
         let Some(first) = first.filter(|_| compress::has_checksum(flag)) else { return Ok(()) };
         if context.with_block(scratch, first, compress::lacks_checksum)? == Some(true) {
             let place = Place::inode(ino.get()).in_field("i_compress_flag");
             let finding = Finding::new(&kinds::INODE_FIELD, place).stored(u64::from(flag));
             context.add(finding.computed("its clusters have no checksums"));
+        }
+        Ok(())
+    }
+
+    /// Checks the size of clusters whose saved blocks were given back, which no count tells: the
+    /// first packed one must fit it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn check_size(&self, context: &Context, (ino, record): (Nid, &Inode)) -> Result<()> {
+        let (Some(extra), Some((start, blocks))) = (record.extra, &self.packed) else {
+            return Ok(());
+        };
+        let is_inside = blocks.iter().all(|addr| context.layout.in_main(*addr));
+        if !self.released || !is_inside {
+            return Ok(());
+        }
+        let fits = |log: u8| {
+            let size = 1_usize.strict_shl(log.into());
+            let mut list = vec![BlockAddr::COMPRESS];
+            list.extend(blocks);
+            list.resize(size, BlockAddr::NULL);
+            let device = &*context.volume.device;
+            match compress::unpack_cluster(device, ino, record, *start, &list) {
+                Ok(_) => Ok(true),
+                Err(Error::Corrupt(_)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        let stored = extra.log_cluster_size;
+        if fits(stored)? {
+            return Ok(());
+        }
+        for log in stored.saturating_add(1)..=MOST_LOG {
+            if start.checked_rem(1 << log) == Some(0) && fits(log)? {
+                let place = Place::inode(ino.get()).in_field("i_log_cluster_size");
+                let finding = Finding::new(&kinds::INODE_FIELD, place).stored(u64::from(stored));
+                context.add(finding.computed(u64::from(log)));
+                break;
+            }
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! One inode: its block, its fields, and then everything below it.
 
-use cairn_base::units::as_u64;
 use cairn_check::{Finding, Place};
 use cairn_vfs::FileKind;
 
@@ -168,8 +167,7 @@ fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     if !record.inline.contains(InlineFlags::DATA_EXIST) && !is_zero(contents) {
         found("the flag for contents (FI_DATA_EXIST) is not set, but there are some");
     }
-    let last = contents.iter().rposition(|byte| *byte != 0);
-    let end = last.map_or(0, |at| as_u64(at).saturating_add(1));
+    let end = record.inline_end(image);
     // The target of a link has its own check.
     if record.kind == FileKind::Regular && end > record.size {
         let place = Place::inode(ino.get()).in_field("i_size");

@@ -168,8 +168,9 @@ cairn_check::kinds! {
     /// A pointer to a block in use is damaged.
     BLOCK_UNLINKED = "f2fs.block.unlinked", Accounting,
         "A block is in use, and its summary names a pointer that leads elsewhere; or the summaries \
-            of two blocks name each other's pointers.",
-        "The pointer is set to the block.";
+            of two blocks name each other's pointers; or another pointer of the node leads there, \
+            and the empty one that the summary names belongs to the blocks around it.",
+        "The pointer is set to the block, and the one that led there is empty again.";
     /// A data pointer leads to a free block.
     BLOCK_FREE = "f2fs.block.free", Losing,
         "A data pointer leads to a block that the SIT calls free and that no summary gives the \

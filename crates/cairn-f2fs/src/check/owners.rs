@@ -112,11 +112,15 @@ fn check_summary(
     if right {
         return Ok(());
     }
-    if owner.what == Use::Data
-        && let Some(ino) = exchanged(context, scratch, (addr, entry), owner)?
-    {
-        context.add(unlinked(addr, entry, ino));
-        return Ok(());
+    if owner.what == Use::Data {
+        if let Some(ino) = exchanged(context, scratch, (addr, entry), owner)? {
+            context.add(unlinked(addr, entry, ino, None));
+            return Ok(());
+        }
+        if let Some(ino) = slots::moved_from(context, scratch, (addr, entry), owner.summary)? {
+            context.add(unlinked(addr, entry, ino, owner.place.file_block));
+            return Ok(());
+        }
     }
     note(context, addr, owner);
     context.add(
@@ -143,10 +147,12 @@ fn exchanged(
     Ok((other == Some((false, owner.summary))).then_some(named.ino))
 }
 
-/// A block that another pointer should lead to.
-pub(super) fn unlinked(addr: BlockAddr, named: Summary, ino: Nid) -> Finding {
+/// A block that another pointer should lead to, and the file block whose pointer leads there
+/// although it should lead nowhere, if there is one.
+pub(super) fn unlinked(addr: BlockAddr, named: Summary, ino: Nid, instead: Option<u64>) -> Finding {
     let Summary { nid, ofs_in_node, .. } = named;
     let place = Place::node(nid.get()).of_inode(ino.get()).at_block(addr.get());
+    let place = Place { file_block: instead, ..place };
     Finding::new(&kinds::BLOCK_UNLINKED, place).stored(&*format!("pointer {ofs_in_node}"))
 }
 

@@ -88,6 +88,7 @@ impl<'w> Tree<'w> {
         self.nodes(&below)?;
         self.clusters.end_of_node();
         self.clusters.finish(self.context, self.ino, record);
+        self.clusters.check_size(self.context, (self.ino, record))?;
         self.clusters.check_flag(self.context, self.scratch, (self.ino, record))
     }
 

@@ -5,16 +5,14 @@
 //! calls used was in use, and the summary of a block in use is right.
 
 use cairn_check::{Finding, Kind, Place};
-use cairn_vfs::FileKind;
 
 use super::context::{Context, Scratch};
 use super::nodes::{DAMAGED, NodeState, VISITED};
 use super::slots::{self, Named};
 use super::{kinds, owners};
 use crate::error::Result;
-use crate::format::inode::Advise;
-use crate::format::units::{BLOCK_BYTES, BlockAddr, Nid, SegNo};
-use crate::format::{Inode, SitEntry, Summary};
+use crate::format::units::{BlockAddr, SegNo};
+use crate::format::{SitEntry, Summary};
 
 /// Most blocks that are asked.
 const MOST: usize = 1 << 16;
@@ -57,7 +55,7 @@ impl Left {
         for addr in self.0 {
             if let Some(owner) = pointer_to(context, scratch, addr)? {
                 let ino = context.nodes.get(owner.nid).map_or(owner.nid, NodeState::ino);
-                context.add(owners::unlinked(addr, owner, ino));
+                context.add(owners::unlinked(addr, owner, ino, None));
             }
         }
         Ok(())
@@ -93,7 +91,7 @@ pub(super) fn pointer_to(
         return Ok(None);
     }
     if pointer == BlockAddr::NULL
-        && is_cut_off(context, scratch, (holder.ino(), offset, owner.ofs_in_node))?
+        && slots::is_cut_off(context, scratch, (holder.ino(), offset, owner.ofs_in_node))?
     {
         return Ok(None);
     }
@@ -102,20 +100,4 @@ pub(super) fn pointer_to(
         && context.layout.in_main(pointer)
         && owners::stored(context, scratch, pointer)? == Some((false, owner));
     Ok((!is_own).then_some(owner))
-}
-
-/// Lies a file block behind the end? When that was cut off, its pointer led elsewhere.
-fn is_cut_off(
-    context: &Context,
-    scratch: &mut Scratch,
-    (ino, offset, slot): (Nid, u32, u16),
-) -> Result<bool> {
-    let Some(inode) = context.nodes.inode(ino) else { return Ok(false) };
-    let decode = |image: &[u8]| Inode::decode(image, ino, context.layout.features);
-    let record = context.with_block(scratch, inode.addr(), decode)?;
-    let Some(Ok(record)) = record else { return Ok(false) };
-    let first = record.shape().first_block(offset).unwrap_or(u64::MAX);
-    let block = first.saturating_add(slot.into());
-    let has_end = record.kind == FileKind::Regular && !record.advise.contains(Advise::KEEP_SIZE);
-    Ok(has_end && block >= record.size.div_ceil(BLOCK_BYTES))
 }

@@ -17,27 +17,52 @@ use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::inode::Inode as Record;
-use crate::format::units::BlockAddr;
+use crate::format::units::{BlockAddr, Nid};
 use crate::inode::Inode;
-use crate::inode::owned::{self, Pointer};
+use crate::inode::owned::{self, Pointers};
 use crate::node::tree::{self, Leaf};
 
 /// The pointers of the cluster that starts at a block; all holes if there is no node.
+///
+/// # Errors
+/// One of them is impossible, or leads to a block of another; a node is damaged, or the device
+/// failed.
 pub(super) fn pointers(
     disk: &Disk,
     inode: &Inode,
     record: &Record,
     start: u64,
 ) -> Result<Vec<BlockAddr>> {
-    let blocks = record.cluster_blocks().unwrap_or(1);
+    let mut before = None;
+    loop {
+        let Some((holder, first, list)) = read(disk, inode, record, start)? else {
+            return Ok(vec![BlockAddr::NULL; as_index(record.cluster_blocks().unwrap_or(1))]);
+        };
+        let own = owned::own(disk, inode.nid, Pointers { holder, first, addrs: &list })?;
+        let Some(addr) = usize::try_from(own).ok().and_then(|own| list.get(own)) else {
+            return Ok(list);
+        };
+        // Cleaning may have moved the block meanwhile, and its old place may be another's now.
+        if before.as_ref() == Some(&list) {
+            return Err(owned::error(inode.nid, start.saturating_add(own), *addr));
+        }
+        before = Some(list);
+    }
+}
+
+/// The pointers of a cluster, and where they begin. Clusters do not cross nodes.
+fn read(
+    disk: &Disk,
+    inode: &Inode,
+    record: &Record,
+    start: u64,
+) -> Result<Option<(Nid, u16, Vec<BlockAddr>)>> {
     let pointers = match tree::find(&disk.nodes, inode.nid, record, start)? {
-        Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; as_index(blocks)]),
+        Leaf::Hole(_) => return Ok(None),
         Leaf::Node(pointers) => pointers,
     };
-    let (holder, first) = pointers.place();
-    // Clusters do not cross nodes.
-    let list: Vec<BlockAddr> =
-        (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
+    let blocks = record.cluster_blocks().unwrap_or(1).min(pointers.len());
+    let list: Vec<BlockAddr> = (0..blocks).map(|index| pointers.get(record, index)).collect();
     for (index, addr) in list.iter().enumerate() {
         tree::check_pointer(*addr, inode.nid, start.saturating_add(as_u64(index)), &disk.layout)?;
         if index > 0 && *addr == BlockAddr::COMPRESS {
@@ -48,16 +73,6 @@ pub(super) fn pointers(
             );
         }
     }
-    // A wrong pointer begins a run.
-    let mut before = BlockAddr::NULL;
-    for (index, addr) in (0_u16..).zip(list.iter().copied()) {
-        let goes_on = before.is_address() && before.get().checked_add(1) == Some(addr.get());
-        if addr.is_address() && !goes_on {
-            let block = start.saturating_add(index.into());
-            let slot = first.saturating_add(index);
-            owned::check(disk, Pointer { ino: inode.nid, block, holder, slot, addr })?;
-        }
-        before = addr;
-    }
-    Ok(list)
+    let (holder, first) = pointers.place();
+    Ok(Some((holder, first, list)))
 }

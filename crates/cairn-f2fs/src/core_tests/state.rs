@@ -39,7 +39,7 @@ impl State {
             let summary = store.segments.owners(segno).expect("a summary");
             assert_eq!(summary.is_node, entry.log.is_node(), "{segno}");
             let valid = (0..512).filter(|block| entry.is_valid(*block));
-            owners.extend(valid.map(|block| ((segno, block), summary.entries[usize::from(block)])));
+            owners.extend(valid.map(|block| ((segno, block), summary.get(block).unwrap())));
         }
         Self {
             counts: store.space.counts(),

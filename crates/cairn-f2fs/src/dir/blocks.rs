@@ -14,11 +14,13 @@
 use cairn_base::{FileBlock, Pba};
 use cairn_cache::block::Image;
 use cairn_cache::mapper::{Place, Run};
+use cairn_vfs::FileKind;
 
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::dentry::{MAX_DEPTH, bucket_blocks, buckets, level_blocks};
+use crate::format::inode::shows_dots;
 use crate::format::units::BLOCK_BYTES;
 use crate::inode::Inode;
 use crate::inode::read_mapper::{ReadMapper, block_address};
@@ -31,10 +33,32 @@ pub(crate) fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Imag
     if disk.store.is_some() {
         return read_live(disk, inode, block);
     }
-    Ok(match block_address(disk, inode, block)? {
-        Some(pba) => Some(disk.buffers.get(pba)?.image()),
-        None => None,
-    })
+    let Some(pba) = block_address(disk, inode, block)? else { return Ok(None) };
+    let image = disk.buffers.get(pba)?.image();
+    check_first(inode, block, Some(&image))?;
+    Ok(Some(image))
+}
+
+/// As [`read`], of a block whose names are searched.
+///
+/// # Errors
+/// As [`read`]; or it is the first block, and there is none.
+pub(crate) fn search(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Image>> {
+    let image = read(disk, inode, block)?;
+    check_first(inode, block, image.as_deref())?;
+    Ok(image)
+}
+
+/// Checks that the first block of a directory has `.` or `..`. Without both it has lost what was in
+/// it: a directory is not empty for that.
+fn check_first(inode: &Inode, block: u64, image: Option<&[u8]>) -> Result<(), Corrupt> {
+    let is_asked = block == 0 && inode.kind == FileKind::Directory;
+    if !is_asked || image.is_some_and(shows_dots) || !inode.with_record(|record| record.has_dots())
+    {
+        return Ok(());
+    }
+    let what = "the first block of the directory has neither . nor ..";
+    Err(Corrupt::Directory { ino: inode.nid, block, slot: 0, what, value: 0 })
 }
 
 /// As [`read`], on a writable volume, where blocks change and move.
@@ -49,6 +73,7 @@ fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Image>> {
         // again.
         place = block_address(disk, inode, block)?;
         if place == Some(pba) {
+            check_first(inode, block, Some(&image))?;
             inode.entries.keep(block, image.clone());
             return Ok(Some(image));
         }
@@ -92,6 +117,14 @@ pub(crate) fn for_each(
         };
         let len = mapping.run.len.min(left);
         let run = block..block.saturating_add(len);
+        let is_hole = block == 0 && !matches!(mapping.place, Place::Mapped(_));
+        if is_hole
+            && inode.entries.get(block).is_none()
+            && let Err(error) = check_first(inode, block, None)
+            && !visit(block, Err(error.into()))?
+        {
+            return Ok(());
+        }
         if disk.store.is_some() {
             if !visit_live(disk, inode, run.clone(), mapping.place, &mut visit)? {
                 return Ok(());
@@ -105,7 +138,12 @@ pub(crate) fn for_each(
             disk.buffers.prefetch(pba, len);
             for (block, pba) in run.clone().zip(pba.get()..) {
                 let image = disk.buffers.get(Pba(pba)).map(|buffer| buffer.image());
-                if !visit(block, image.as_deref().map_err(|error| error.clone().into()))? {
+                let image = image.as_deref().map_err(|error| error.clone().into());
+                let image = image.and_then(|image| {
+                    check_first(inode, block, Some(image))?;
+                    Ok(image)
+                });
+                if !visit(block, image)? {
                     return Ok(());
                 }
             }

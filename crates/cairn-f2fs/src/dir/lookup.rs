@@ -188,7 +188,7 @@ fn find_hashed(
     for level in 0..depth(directory) {
         let start = bucket_start(level, dir_level, hash);
         for block in start..start.saturating_add(bucket_blocks(level)).min(end) {
-            let Some(image) = damage.pass(blocks::read(disk, directory, block))?.flatten() else {
+            let Some(image) = damage.pass(blocks::search(disk, directory, block))?.flatten() else {
                 continue;
             };
             // The name that is looked for may have become another one.

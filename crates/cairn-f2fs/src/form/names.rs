@@ -47,6 +47,8 @@ impl Names {
         match self {
             Self::Plain | Self::Encrypted { hashed: true } => Some(name_hash(name)),
             Self::Folded if name.is_ascii() => Some(name_hash(&name.to_ascii_lowercase())),
+            // It has no other form.
+            Self::Folded if std::str::from_utf8(name).is_err() => Some(name_hash(name)),
             _ => None,
         }
     }
@@ -78,6 +80,7 @@ impl Names {
     pub(crate) fn hash_of_new(self, name: &[u8]) -> Option<u32> {
         match self {
             Self::Encrypted { .. } => None,
+            Self::Folded if !name.is_ascii() => None,
             names => names.hash(name),
         }
     }

@@ -158,11 +158,12 @@ fn count_victims(cleaner: &Cleaner, victims: &[SectionInfo]) {
 
 fn blocks_of(store: &Store, segment: &LiveBlocks) -> Result<Vec<Block>> {
     let owners = store.segments.owners(segment.segno)?;
-    let all = (0..BLOCKS_PER_SEGMENT as u16).zip(owners.entries);
+    let all = (0..BLOCKS_PER_SEGMENT as u16).map(|block| (block, owners.get(block)));
     let valid = all.filter(|(block, _)| bits::test(&segment.valid, usize::from(*block)));
-    Ok(valid
-        .map(|(block, owner)| Block { addr: store.layout.address(segment.segno, block), owner })
-        .collect())
+    let block = |(block, owner): (u16, Option<Owner>)| {
+        Some(Block { addr: store.layout.address(segment.segno, block), owner: owner? })
+    };
+    Ok(valid.filter_map(block).collect())
 }
 
 /// Moves nodes to new addresses.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use cairn_block::BlockDeviceExt;
-use cairn_vfs::{Error as VfsError, IoFlags};
+use cairn_cache::block::Image;
+use cairn_vfs::{Error as VfsError, FileKind, IoFlags};
 
 use super::attributes::{modified, written};
 use super::{Inode, tree};
+use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::inode::InlineFlags;
@@ -29,11 +31,24 @@ pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
 /// # Errors
 /// The inode is damaged, or the device failed.
 pub(crate) fn contents(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
-    let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
+    let image = image(disk, inode)?;
     let (range, size) = inode.with_record(|record| (record.inline_data_range(), record.size));
     let room = image.get(range).unwrap_or_default();
     let len = usize::try_from(size).unwrap_or(usize::MAX).min(room.len());
     Ok(room[..len].to_vec())
+}
+
+/// The node. Nothing lies behind the end of a file: if something did, either its size or its
+/// contents were damaged, and who read to the end, or cleared what is behind it, lost the rest.
+fn image(disk: &Disk, inode: &Inode) -> Result<Image> {
+    let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
+    let (end, size) = inode.with_record(|record| (record.inline_end(&image), record.size));
+    // The target of a link has its own check.
+    if inode.kind != FileKind::Regular || end <= size {
+        return Ok(image);
+    }
+    let expected = "the contents in the inode go on behind it";
+    Err(Corrupt::Inode { ino: inode.nid, field: "i_size", value: size, expected }.into())
 }
 
 /// Writes into the inode itself, if the contents still fit there.
@@ -52,6 +67,7 @@ pub(super) fn write(
     if end > room.len() as u64 {
         return Ok(false);
     }
+    image(&ops.disk, inode)?;
     let at = |byte: u64| room.start + usize::try_from(byte).expect("within a block");
     ops.change(0, |op| {
         let node = tree::own_node(op.store, inode)?;
@@ -72,6 +88,9 @@ pub(super) fn write(
 
 /// Changes the size of contents that fit into the inode before and after.
 pub(super) fn resize(ops: &Operations, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    if size > inode.size() {
+        image(&ops.disk, inode)?;
+    }
     ops.change(0, |op| {
         let node = tree::own_node(op.store, inode)?;
         let mut state = inode.state.write();

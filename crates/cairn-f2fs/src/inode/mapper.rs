@@ -92,7 +92,7 @@ impl<'a> InodeMapper<'a> {
         if start >= largest {
             return Err(cairn_vfs::Error::TooLarge.into());
         }
-        let mut before = self.reader.find(run)?;
+        let mut before = self.reader.find_any(run)?;
         before.run.len = before.run.len.min(run.len).min(largest - start);
         if before.place == Place::Hole {
             before.run.len =
@@ -106,7 +106,8 @@ impl<'a> InodeMapper<'a> {
         delayed::allocate_slots(self.ops, self.inode, run)?;
         let mut in_place = self.in_place(store);
         if in_place
-            && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)?
+            && let Mapping { run: known, place: Place::Mapped(start) } =
+                self.reader.find_any(run)?
         {
             let run = Run { start: run.start, len: known.len.min(run.len) };
             // Cleaning may be copying the block, and a damaged pointer may lead to another's.
@@ -135,7 +136,7 @@ impl<'a> InodeMapper<'a> {
             return Ok(false);
         };
         let addr = pointer.get();
-        Ok(addr.pba() != start || !freed::is_anothers(store, pointer.owner(), addr))
+        Ok(addr.pba() != start || !freed::is_anothers(&self.ops.disk, store, pointer.owner(), addr))
     }
 
     /// The slots at the head of the run that may get new addresses, at least one, and the owners of

@@ -8,13 +8,13 @@ use cairn_vfs::{Error as VfsError, FileKind};
 
 use super::Inode;
 use super::map::unaddressed;
-use super::owned::{self, Pointer};
+use super::owned;
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::inode::Inode as Record;
 use crate::format::units::BlockAddr;
-use crate::node::tree::{self, Leaf};
+use crate::node::tree::{self, Leaf, Pointers};
 use crate::operation_lock::DataGuard;
 
 /// Maps one file.
@@ -73,6 +73,25 @@ impl<'a> ReadMapper<'a> {
         Ok(self.inode.map.find(run.start, moves).unwrap_or(found))
     }
 
+    /// As [`ReadMapper::find`], for blocks that are written over: whosever a block is, its pointer
+    /// will lead to another one.
+    ///
+    /// # Errors
+    /// As [`ReadMapper::find`].
+    pub(crate) fn find_any(&self, run: Run) -> Result<Mapping> {
+        match self.find(run) {
+            Err(error) if owned::is_refusal(&error) => {
+                let place = match self.address(&self.inode.record(), run.start.get())? {
+                    BlockAddr::NEW => Place::Unwritten(unaddressed(run.start.get())),
+                    addr if addr.is_address() => Place::Mapped(addr.pba()),
+                    _ => Place::Hole,
+                };
+                Ok(Mapping { run: Run { start: run.start, len: 1 }, place })
+            }
+            found => found,
+        }
+    }
+
     /// As [`ReadMapper::find`], read from the nodes.
     fn ask(&self, run: Run) -> Result<Mapping> {
         let record = self.inode.record();
@@ -94,32 +113,72 @@ impl<'a> ReadMapper<'a> {
 
     /// As [`ReadMapper::ask`], within one node.
     fn ask_leaf(&self, record: &Record, block: u64, want: u64) -> Result<(Place, u64)> {
-        let pointers = match tree::find(&self.disk.nodes, self.inode.nid, record, block)? {
-            Leaf::Hole(len) => return Ok((Place::Hole, len)),
-            Leaf::Node(pointers) => pointers,
-        };
-        let most = u32::try_from(want).unwrap_or(u32::MAX).min(pointers.len());
-        let first = pointers.get(record, 0);
-        self.check(record, first, block)?;
-        if first.is_address() {
-            let ((holder, slot), ino) = (pointers.place(), self.inode.nid);
-            owned::check(self.disk, Pointer { ino, block, holder, slot, addr: first })?;
-        }
-        let goes_on = |index: u32| {
-            let addr = pointers.get(record, index);
+        loop {
+            let pointers = match tree::find(&self.disk.nodes, self.inode.nid, record, block)? {
+                Leaf::Hole(len) => return Ok((Place::Hole, len)),
+                Leaf::Node(pointers) => pointers,
+            };
+            let most = u32::try_from(want).unwrap_or(u32::MAX).min(pointers.len());
+            let first = pointers.get(record, 0);
+            self.check(record, first, block)?;
             if !first.is_address() {
-                return addr == first;
+                let goes_on = |index: &u32| pointers.get(record, *index) == first;
+                let len = (1..most).find(|index| !goes_on(index)).unwrap_or(most);
+                return match first {
+                    BlockAddr::NEW => Ok((Place::Unwritten(unaddressed(block)), len.into())),
+                    BlockAddr::NULL => match self.hole(record, &pointers, len)? {
+                        0 => Err(owned::lost(self.inode.nid, block)),
+                        len => Ok((Place::Hole, len.into())),
+                    },
+                    _ => Ok((Place::Hole, len.into())),
+                };
             }
             // An address outside the main area is reported when its block is looked up.
-            first.get().checked_add(index) == Some(addr.get()) && self.disk.layout.in_main(addr)
+            let run = (0..most).map(|index| pointers.get(record, index)).zip(first.get()..);
+            let run = run.take_while(|(addr, next)| {
+                addr.get() == *next && (*addr == first || self.disk.layout.in_main(*addr))
+            });
+            let addrs: Vec<BlockAddr> = run.map(|(addr, _)| addr).collect();
+            let (holder, slot) = pointers.place();
+            let run = owned::Pointers { holder, first: slot, addrs: &addrs };
+            let len = owned::own(self.disk, self.inode.nid, run)?;
+            if len > 0 {
+                return Ok((Place::Mapped(first.pba()), len));
+            }
+            // The block may have been moved meanwhile, and its old place may be another's now.
+            if self.address(record, block)? == first {
+                return Err(owned::error(self.inode.nid, block, first));
+            }
+        }
+    }
+
+    /// How many of the first empty pointers are a hole, as far as the blocks beside them tell.
+    fn hole(&self, record: &Record, pointers: &Pointers, len: u32) -> Result<u32> {
+        let (holder, slot) = pointers.place();
+        let has_lost = |index: u32, beside: Option<u32>| match beside {
+            Some(addr) => {
+                let slot = slot.saturating_add(u16::try_from(index).unwrap_or(u16::MAX));
+                owned::has_lost(self.disk, self.inode.nid, (holder, slot), BlockAddr(addr))
+            }
+            None => Ok(false),
         };
-        let len = (1..most).find(|index| !goes_on(*index)).unwrap_or(most);
-        let place = match first {
-            BlockAddr::NEW => Place::Unwritten(unaddressed(block)),
-            _ if first.is_address() => Place::Mapped(first.pba()),
-            _ => Place::Hole,
-        };
-        Ok((place, len.into()))
+        let before = pointers.before(record).filter(|addr| addr.is_address());
+        if has_lost(0, before.and_then(|addr| addr.get().checked_add(1)))? {
+            return Ok(0);
+        }
+        let after = (len < pointers.len()).then(|| pointers.get(record, len));
+        let after = after.filter(|addr| addr.is_address());
+        let last = len.saturating_sub(1);
+        let is_cut = has_lost(last, after.and_then(|addr| addr.get().checked_sub(1)))?;
+        Ok(if is_cut { last } else { len })
+    }
+
+    /// The pointer of a block.
+    fn address(&self, record: &Record, block: u64) -> Result<BlockAddr> {
+        Ok(match tree::find(&self.disk.nodes, self.inode.nid, record, block)? {
+            Leaf::Hole(_) => BlockAddr::NULL,
+            Leaf::Node(pointers) => pointers.get(record, 0),
+        })
     }
 
     fn check(&self, record: &Record, addr: BlockAddr, block: u64) -> Result<(), Corrupt> {

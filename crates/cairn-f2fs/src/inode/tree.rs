@@ -183,15 +183,14 @@ impl Pointer {
         true
     }
 
-    /// Points to the block's new address `addr` and frees the old one.
+    /// Points to the block's new address `addr`, which is counted already, and frees the old one.
     ///
     /// # Errors
-    /// The old block was not in use: the volume is damaged.
-    pub(crate) fn moved(&self, store: &Store, addr: BlockAddr) -> Result<()> {
+    /// The segment table is damaged.
+    pub(crate) fn moved(&self, mount: &MountState, inode: &Inode, addr: BlockAddr) -> Result<()> {
         let old = self.replace(addr);
-        if old.is_address() {
-            store.segments.invalidate(old)?;
-        }
+        let kept = self.give_up(mount, inode, &[old])?;
+        mount.store()?.space.keep(kept);
         Ok(())
     }
 

@@ -147,10 +147,15 @@ impl NodeCache {
         Ok(Some(image))
     }
 
+    /// Does the SIT of a volume that is only read have a block as used?
+    pub(crate) fn calls_used(&self, addr: BlockAddr) -> bool {
+        self.sit.as_ref().is_some_and(|sit| sit.is_used(addr) == Some(true))
+    }
+
     /// Checks that the SIT has the block of a node as used.
     fn check_valid(&self, nid: Nid, addr: BlockAddr) -> Result<(), Corrupt> {
         match &self.sit {
-            Some(sit) if sit.calls_free(addr) => Err(old_version(nid, addr)),
+            Some(sit) if sit.is_used(addr) == Some(false) => Err(old_version(nid, addr)),
             _ => Ok(()),
         }
     }

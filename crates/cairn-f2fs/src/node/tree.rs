@@ -51,6 +51,13 @@ impl Pointers {
         (self.nid, self.path.slot(self.path.depth))
     }
 
+    /// The pointer before that of the block, if it is in the same node.
+    #[must_use]
+    pub(crate) fn before(&self, inode: &Inode) -> Option<BlockAddr> {
+        let slot = u32::from(self.path.slot(self.path.depth)).checked_sub(1)?;
+        Some(self.at(inode, slot))
+    }
+
     /// Pointer number `index` from the block on.
     ///
     /// # Panics
@@ -58,7 +65,10 @@ impl Pointers {
     #[must_use]
     pub(crate) fn get(&self, inode: &Inode, index: u32) -> BlockAddr {
         assert!(index < self.len(), "pointer {index} of {}", self.len());
-        let slot = u32::from(self.path.slot(self.path.depth)).saturating_add(index);
+        self.at(inode, u32::from(self.path.slot(self.path.depth)).saturating_add(index))
+    }
+
+    fn at(&self, inode: &Inode, slot: u32) -> BlockAddr {
         match self.path.depth {
             0 => inode.data_pointer(&self.image, slot),
             _ => node::data_pointer(&self.image, as_index(slot)),

@@ -257,7 +257,7 @@ impl Replay<'_> {
             let log = if inode.kind == FileKind::Directory { Log::HotData } else { Log::WarmData };
             self.store.segments.adopt(wanted, log, pointer.owner())?;
         }
-        pointer.moved(self.store, wanted)
+        pointer.moved(&self.ops.mount, inode, wanted)
     }
 
     /// Removes the block from its present owner, which had it before the block moved here.
@@ -265,7 +265,7 @@ impl Replay<'_> {
         if !self.store.segments.is_valid(addr) {
             return Ok(());
         }
-        let owner = self.store.segments.owner_of(addr)?;
+        let (_, owner) = self.store.segments.owner_of(addr)?;
         let Some(live) = live::find(self.store, addr, owner)? else {
             let what = "roll-forward finds a block in use to which no node points";
             return Err(Corrupt::Nat { nid: owner.nid, what, value: addr.get().into() }.into());

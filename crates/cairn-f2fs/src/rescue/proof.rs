@@ -154,6 +154,12 @@ fn doubt(volume: &RawVolume, (ino, record, image): (Nid, &Inode, &[u8])) -> Resu
     if let Err(error) = record.check_body(image, ino, &volume.layout) {
         return Ok(Some(format!("{error}: what was copied may be wrong")));
     }
+    let end = record.inline_end(image);
+    let is_inline = record.inline.contains(InlineFlags::DATA);
+    if is_inline && record.kind == FileKind::Regular && end > record.size {
+        let what = "and the contents in the inode go on to byte";
+        return Ok(Some(format!("i_size is {}, {what} {end}: they were cut off", record.size)));
+    }
     let fits = shape::fits(&mut Seen(volume), (ino, image))?;
     let what = "its record and what it holds contradict each other: what was copied may be wrong";
     Ok((!fits).then(|| what.into()))

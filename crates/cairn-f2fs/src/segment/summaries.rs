@@ -3,14 +3,13 @@
 
 use cairn_base::Pba;
 use cairn_block::Bytes;
+use cairn_cache::block::Image;
 
+use super::owners::SegmentOwners;
 use super::{Owner, Segments};
 use crate::error::Result;
-use crate::format::summary::SummaryBlock;
+use crate::format::summary::{SummaryBlock, is_of_nodes, stored_entry};
 use crate::format::{BlockAddr, SegNo};
-
-/// Summaries that are read together.
-const TOGETHER: u32 = 16;
 
 /// The summary of a segment without a log, which is to be written to the summary area.
 pub(crate) struct QueuedSummary {
@@ -23,14 +22,22 @@ pub(crate) struct QueuedSummary {
 }
 
 impl Segments {
-    /// The owner of a block by its segment's summary. It has a meaning only if the block is in use,
-    /// and must be checked against the owner even then.
+    /// What the summary of its segment says of a block: whether it is a node, and whose. It has a
+    /// meaning only if the block is in use, and must be checked against the owner even then.
     ///
     /// # Errors
     /// The address is outside the main area, or the summary cannot be read.
-    pub(crate) fn owner_of(&self, addr: BlockAddr) -> Result<Owner> {
+    pub(crate) fn owner_of(&self, addr: BlockAddr) -> Result<(bool, Owner)> {
         let (segno, block) = self.locate(addr)?;
-        Ok(self.owners(segno)?.entries[usize::from(block)])
+        let known = |summary: &SummaryBlock| {
+            let entry = summary.entries.get(usize::from(block)).copied();
+            (summary.is_node, entry.unwrap_or_default())
+        };
+        let stored = |image: Image| {
+            let entry = stored_entry(&image, block);
+            Ok((is_of_nodes(&image)?, entry.unwrap_or_default()))
+        };
+        self.look_up(segno, known, stored)
     }
 
     /// The present summary of a segment.
@@ -40,30 +47,33 @@ impl Segments {
     ///
     /// # Panics
     /// There is no such segment.
-    pub(crate) fn owners(&self, segno: SegNo) -> Result<SummaryBlock> {
+    pub(crate) fn owners(&self, segno: SegNo) -> Result<SegmentOwners> {
+        self.look_up(segno, SegmentOwners::of, SegmentOwners::stored)
+    }
+
+    /// Asks the summary of a segment: one in memory, or the block in the summary area.
+    fn look_up<T>(
+        &self,
+        segno: SegNo,
+        known: impl Fn(&SummaryBlock) -> T,
+        stored: impl Fn(Image) -> Result<T>,
+    ) -> Result<T> {
         loop {
             let generation = {
                 let state = self.state.lock();
                 if let Some(log) = state.logs.iter().find(|log| log.segno() == segno) {
-                    return Ok(log.summary.clone());
+                    return Ok(known(&log.summary));
                 }
                 if let Some(closed) = state.closed.get(&segno) {
-                    return Ok(closed.summary.clone());
+                    return Ok(known(&closed.summary));
                 }
                 state.summary_generation
             };
-            let summary = self.read_summary(segno)?;
+            let image = self.cache.get(self.layout.summary_address(segno))?.image();
             if self.state.lock().summary_generation == generation {
-                return Ok(summary);
+                return stored(image);
             }
         }
-    }
-
-    /// Reads the summaries of a segment, and of those around it, that will be asked for soon.
-    pub(crate) fn expect_owners(&self, segno: SegNo) {
-        let first = segno.get() / TOGETHER * TOGETHER;
-        let count = TOGETHER.min(self.layout.main_segments.saturating_sub(first));
-        self.cache.prefetch(self.layout.summary_address(SegNo(first)), count.into());
     }
 
     /// The summary area's block of a segment.

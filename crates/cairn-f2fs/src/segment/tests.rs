@@ -131,7 +131,7 @@ impl Model {
         drop(state);
         for (addr, owner) in self.valid.iter().step_by(17) {
             assert!(segments.is_valid(BlockAddr(*addr)));
-            assert_eq!(segments.owner_of(BlockAddr(*addr)).unwrap(), *owner);
+            assert_eq!(segments.owner_of(BlockAddr(*addr)).unwrap().1, *owner);
         }
     }
 }
@@ -310,7 +310,7 @@ fn recovery_adopts_blocks_wherever_they_are() {
     for (ofs, addr) in [closed, current, free].into_iter().enumerate() {
         segments.adopt(addr, Log::WarmData, owner(ofs as u16)).unwrap();
         assert!(segments.is_valid(addr));
-        assert_eq!(segments.owner_of(addr).unwrap(), owner(ofs as u16));
+        assert_eq!(segments.owner_of(addr).unwrap().1, owner(ofs as u16));
         assert!(segments.adopt(addr, Log::WarmData, owner(0)).is_err(), "it is in use");
     }
     assert!(
@@ -332,7 +332,7 @@ fn recovery_adopts_blocks_wherever_they_are() {
     // Five empty segments that logs left, and the protected one.
     assert_eq!(segments.free_segments(), free + 6);
     segments.state.lock().table.check();
-    assert_eq!(segments.owner_of(free_addr(&segments)).unwrap(), owner(2));
+    assert_eq!(segments.owner_of(free_addr(&segments)).unwrap().1, owner(2));
 }
 
 /// What a full volume has for recovery: the ends of sections that its logs, and those of the life
@@ -361,8 +361,8 @@ fn logs_go_on_behind_what_counts_where_free_sections_are_few() {
     let _ = segments.place(Log::WarmData, &[owner(2); 9]).unwrap();
     assert_eq!(
         [
-            segments.owner_of(adopted).unwrap(),
-            segments.owner_of(BlockAddr(adopted.get() + 1)).unwrap()
+            segments.owner_of(adopted).unwrap().1,
+            segments.owner_of(BlockAddr(adopted.get() + 1)).unwrap().1
         ],
         [owner(1), owner(2)]
     );

@@ -35,12 +35,10 @@ impl Live {
 /// # Errors
 /// The owner is damaged, or the device failed.
 pub(crate) fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Option<Live>> {
-    let node = match store.nodes.peek(owner.nid) {
-        Some(node) => node,
-        None if store.nat.lookup(owner.nid)?.is_free() => return Ok(None),
-        None => store.nodes.get(owner.nid)?,
-    };
-    pointer(store, addr, owner, node)
+    match holder(store, owner)? {
+        Some(node) => pointer(store, addr, owner, node),
+        None => Ok(None),
+    }
 }
 
 /// The pointer to a data block in this node, if there is one.
@@ -53,6 +51,37 @@ pub(crate) fn pointer(
     owner: Owner,
     node: Arc<Node>,
 ) -> Result<Option<Live>> {
+    let at = place(store, owner, &node)?.filter(|at| node.says(*at, addr));
+    Ok(at.map(|at| Live { addr, owner, node, at }))
+}
+
+/// Where the pointer leads that a summary names, if there is one.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn address(store: &Store, owner: Owner) -> Result<Option<BlockAddr>> {
+    let Some(node) = holder(store, owner)? else { return Ok(None) };
+    let Some(at) = place(store, owner, &node)? else { return Ok(None) };
+    Ok(node
+        .image()
+        .get(at..)
+        .and_then(<[u8]>::first_chunk)
+        .copied()
+        .map(u32::from_le_bytes)
+        .map(BlockAddr))
+}
+
+/// The node with a pointer.
+fn holder(store: &Store, owner: Owner) -> Result<Option<Arc<Node>>> {
+    match store.nodes.peek(owner.nid) {
+        Some(node) => Ok(Some(node)),
+        None if store.nat.lookup(owner.nid)?.is_free() => Ok(None),
+        None => store.nodes.get(owner.nid).map(Some),
+    }
+}
+
+/// The offset of a pointer in its node, in bytes.
+fn place(store: &Store, owner: Owner, node: &Node) -> Result<Option<usize>> {
     let slot = usize::from(owner.ofs_in_node);
     let at = match node.kind() {
         NodeKind::Inode => {
@@ -66,5 +95,5 @@ pub(crate) fn pointer(
         _ => return Ok(None),
     };
     debug_assert!(at + 4 <= BLOCK_SIZE);
-    Ok(node.says(at, addr).then_some(Live { addr, owner, node, at }))
+    Ok(Some(at))
 }

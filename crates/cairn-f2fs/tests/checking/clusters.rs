@@ -13,6 +13,7 @@ use crate::inject::{Injection, Target};
 use crate::readers::View;
 use crate::repair::{apply, damaged, plan};
 use crate::rescue::rescued;
+use crate::stale::place_of;
 use crate::volume::{MIB, open, volume};
 use crate::{check, lines};
 
@@ -215,4 +216,51 @@ fn an_impossible_size_of_a_compressed_file_costs_no_cluster() {
         apply(&all, &device);
         assert!(View::of(&device).found[PATH].bytes == packed.contents, "{what}");
     }
+}
+
+/// A file whose saved blocks were given back counts none. Its data shows how large its clusters
+/// are.
+#[test]
+fn a_wrong_size_of_clusters_is_set_by_what_is_packed() {
+    const CLUSTER_AT: usize = 393;
+    const RELEASED: (usize, u8) = (3, 0x80);
+    let device = volume(64 * MIB, &["-O", "extra_attr,inode_checksum,compression"]);
+    let fs = open(device.clone(), "");
+    let new = fs.create(fs.root(), &PATH[1..], NewInode::Regular, 0o644, &Caller::ROOT);
+    let ino = new.unwrap().ino;
+    let contents = vec![b'x'; 2 * CLUSTER];
+    fs.write(ino, 4096, &packed(&contents), IoFlags::empty()).unwrap();
+    fs.write(ino, contents.len() as u64 - 1, b"x", IoFlags::empty()).unwrap();
+    fs.unmount().unwrap();
+    let target = Target::of(&device);
+    let at = place_of(&device, u32::try_from(ino.get()).unwrap());
+    let mut bytes = target.read(at);
+    set_pointer(&mut bytes, 0, MARK);
+    set_pointer(&mut bytes, 7, 0);
+    bytes[RELEASED.0] |= RELEASED.1;
+    bytes[FLAGS_AT] |= COMPR;
+    (bytes[ALGORITHM_AT], bytes[CLUSTER_AT]) = (LZ4, 3);
+    inode::seal(&mut bytes, target.layout());
+    device.load(at, &bytes);
+    let device_of = |log: u8| -> Arc<dyn BlockDevice> {
+        let mut bytes = bytes.clone();
+        bytes[CLUSTER_AT] = log;
+        inode::seal(&mut bytes, target.layout());
+        let changed = device.fork();
+        changed.load(at, &bytes);
+        Arc::new(changed)
+    };
+    // Counts of what was changed by hand.
+    let sound = device_of(3);
+    apply(&plan(&sound, Scope::All).unwrap(), &sound);
+    assert_eq!(check(sound.clone()).unwrap().count(), 0);
+    assert!(View::of(&sound).found[PATH].bytes == contents);
+    let damaged = device_of(2);
+    let found = lines(&check(damaged.clone()).unwrap());
+    let line = found.lines().find(|line| line.contains("i_log_cluster_size"));
+    assert!(line.is_some_and(|line| line.ends_with("(2 stored, 3 computed)")), "{found}");
+    let all = plan(&damaged, Scope::All).unwrap();
+    assert!(all.steps.losing().all(|step| step.loss.is_none()), "{:?}", all.steps.kept());
+    apply(&all, &damaged);
+    assert!(View::of(&damaged).found[PATH].bytes == contents);
 }

@@ -17,6 +17,7 @@ mod misread;
 mod names;
 mod nodes;
 mod numbers;
+mod owned;
 mod places;
 mod pointers;
 mod quota;

@@ -6,9 +6,11 @@ use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
 use cairn_f2fs::format::inode;
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::inject::{Injection, Target};
 use crate::repair::{apply, fsck, plan};
+use crate::volume::{FOLDED, MIB, open, volume};
 use crate::{check, lines};
 
 /// Where the names of a block of a directory begin, and bytes of one slot.
@@ -18,14 +20,22 @@ pub const SLOT: usize = 8;
 /// Where a name is: the block's place, its bytes and the slot. Panics if no block of a directory
 /// has it.
 pub fn block_of(target: &Target, name: &[u8]) -> (u64, Vec<u8>, usize) {
-    for at in target.directory_blocks() {
-        let bytes = target.read(*at);
+    block_among(target, target.directory_blocks().iter().copied(), name)
+}
+
+fn block_among(
+    target: &Target,
+    places: impl Iterator<Item = u64>,
+    name: &[u8],
+) -> (u64, Vec<u8>, usize) {
+    for at in places {
+        let bytes = target.read(at);
         let has = |slot: &usize| {
             let is_used = bytes[slot / 8] & 1 << (slot % 8) != 0;
             is_used && bytes[NAMES_AT + slot * SLOT..].starts_with(name)
         };
         if let Some(slot) = (0..214).find(has) {
-            return (*at, bytes, slot);
+            return (at, bytes, slot);
         }
     }
     panic!("no directory has the name");
@@ -99,6 +109,35 @@ fn a_wrong_byte_of_a_name_is_set_again() {
     let mended = overlay.read_at(at, 4096).unwrap();
     assert!(mended[NAMES_AT + slot * SLOT..].starts_with(b"linked"));
     fsck(&target, &overlay).unwrap();
+}
+
+/// A name that is no UTF-8 has no other form: its hash is that of its bytes.
+#[test]
+fn a_name_that_is_no_longer_utf8_is_set_again_where_case_is_ignored() {
+    let device = volume(64 * MIB, FOLDED);
+    let fs = open(device.clone(), "");
+    for name in [&b"A rather Long Name"[..], b"another", b"ONE MORE"] {
+        let ino = fs.create(fs.root(), name, NewInode::Regular, 0o600, &Caller::ROOT).unwrap().ino;
+        fs.write(ino, 0, name, IoFlags::empty()).unwrap();
+    }
+    fs.unmount().unwrap();
+    let target = Target::of(&device);
+    for name in [&b"A rather Long Name"[..], b"ONE MORE"] {
+        let all = (0..64 * MIB).step_by(4096);
+        let (at, right, slot) = block_among(&target, all, name);
+        let mut bytes = right.clone();
+        bytes[NAMES_AT + slot * SLOT + 2] = 0xff;
+        let what = String::from_utf8_lossy(name).into_owned();
+        let overlay = over(&target, &Injection { what, blocks: vec![(at, bytes)] });
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(found.contains("f2fs.directory.hash: "), "{found}");
+        let done = plan(&device, Scope::All).unwrap();
+        assert_eq!(done.after.count(), 0, "{}", lines(&done.after));
+        apply(&done, &device);
+        assert!(overlay.read_at(at, 4096).unwrap()[..] == right[..]);
+        fsck(&target, &overlay).unwrap();
+    }
 }
 
 /// A count of links that is too high, where all directories are whole, is no lost name: with other

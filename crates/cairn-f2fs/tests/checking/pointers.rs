@@ -19,19 +19,19 @@ use crate::volume::open;
 use crate::{check, lines};
 
 const POINTERS_AT: usize = 360;
-const NIDS_AT: usize = 4052;
+pub const NIDS_AT: usize = 4052;
 const XATTR_NID_AT: usize = 76;
 /// Files, of which the first one is walked before the others, and pointers that are 0.
 const EMPTY: [(&str, usize); 2] = [("pointers", 40), ("hole", 2)];
 
 /// A planted volume in which all blocks of a file differ.
-struct Volume {
-    device: Arc<MemoryDevice>,
-    judge: Judge,
+pub struct Volume {
+    pub device: Arc<MemoryDevice>,
+    pub judge: Judge,
 }
 
 impl Volume {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let device = Arc::new(planted(&[]).fork());
         let fs = open(device.clone(), "");
         let file = fs.lookup(fs.root(), b"pointers").unwrap().ino;
@@ -42,19 +42,19 @@ impl Volume {
         Self { device, judge }
     }
 
-    fn inode(&self, name: &str) -> (u64, Vec<u8>) {
+    pub fn inode(&self, name: &str) -> (u64, Vec<u8>) {
         let fs = open(Arc::new(self.device.fork()), "");
         let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino.get();
         let at = place_of(&self.device, ino as u32);
         (at, self.judge.target.read(at))
     }
 
-    fn pointer(&self, (name, slot): (&str, usize)) -> u32 {
+    pub fn pointer(&self, (name, slot): (&str, usize)) -> u32 {
         word(&self.inode(name).1, POINTERS_AT + 4 * slot)
     }
 
     /// Pointers of inodes get other values.
-    fn set(&self, what: &str, pointers: &[((&str, usize), u32)]) -> Injection {
+    pub fn set(&self, what: &str, pointers: &[((&str, usize), u32)]) -> Injection {
         let mut blocks: Vec<(u64, Vec<u8>)> = Vec::new();
         for ((name, slot), value) in pointers {
             let (at, bytes) = self.inode(name);
@@ -158,4 +158,27 @@ fn a_pointer_to_a_free_block_is_decided_beside_a_damaged_checkpoint() {
     assert!(lost.iter().any(|path| path == b"/pointers"), "{lost:?}");
     judge.sound.remove(&b"/new"[..]);
     assert!(tree.unwrap() == judge.sound);
+}
+
+/// The neighbours of the empty pointer show that the block is not that of the one that leads there.
+#[test]
+fn a_pointer_that_was_moved_to_a_hole_is_moved_back() {
+    let volume = Volume::new();
+    for (from, to) in [(3, 40), (0, 13), (12, 500), (5, 6), (6, 5)] {
+        let (from, to) = (("pointers", from), ("pointers", to));
+        let what = format!("{from:?} is {to:?}");
+        let pointers = [(from, 0), (to, volume.pointer(from))];
+        let injection = volume.set(&what, &pointers);
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&volume.judge.target, &injection));
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(found.contains("f2fs.block.unlinked"), "{what}:\n{found}");
+        let sound = View::of(&(Arc::new(volume.device.fork()) as _));
+        let view = View::of(&device);
+        assert!(view.wrong(&sound).is_empty(), "{what}: {:?}", view.wrong(&sound));
+        assert!(view.failed.contains(&b"/pointers"[..]), "{what}");
+        for scope in [Scope::Accounting, Scope::All] {
+            let (tree, lost) = volume.judge.repair(&injection, scope);
+            assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}: {lost:?}");
+        }
+    }
 }

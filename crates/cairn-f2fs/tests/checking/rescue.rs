@@ -23,6 +23,8 @@ use crate::volume::{End, MIB, open, volume, work};
 pub struct Taken {
     pub files: BTreeMap<Vec<u8>, Vec<u8>>,
     pub losses: Vec<Loss>,
+    /// Paths of files that were not copied as a whole.
+    pub faulty: Vec<Vec<u8>>,
 }
 
 impl Receiver for Taken {
@@ -30,11 +32,12 @@ impl Receiver for Taken {
         let mut bytes = vec![0; usize::try_from(file.size).unwrap()];
         let is_small = bytes.len() < 64 << 20;
         if is_small {
-            contents.copy(&mut |offset, part| {
+            let faults = contents.copy(&mut |offset, part| {
                 let at = usize::try_from(offset).unwrap();
                 bytes[at..at + part.len()].copy_from_slice(part);
                 true
             });
+            self.faulty.extend((!faults.is_empty()).then(|| file.path.clone()));
         }
         self.files.insert(file.path.clone(), bytes);
         true
@@ -172,5 +175,30 @@ fn a_wrong_name_is_rescued_as_it_was_or_told() {
         let is_told = taken.losses.iter().any(|loss| loss.what.contains("hash"));
         assert!(taken.files == sound.files || is_told, "{count}");
         assert!(count > 1 || taken.losses.is_empty());
+    }
+}
+
+/// The node that an inode does not lead to any more is missed, by the count of blocks.
+#[test]
+fn blocks_that_were_not_found_are_told() {
+    const NIDS_AT: usize = 4052;
+    for arguments in [&[][..], &["-O", "extra_attr,inode_checksum,compression"]] {
+        let judge = Judge::new(arguments);
+        for flags in [0, 4] {
+            let injection = judge.change("nodes", &|bytes| {
+                bytes[NIDS_AT..NIDS_AT + 4].fill(0);
+                // A file that is compressed, but for its clusters.
+                if flags > 0 {
+                    (bytes[80], bytes[392], bytes[393]) = (bytes[80] | flags, 1, 2);
+                }
+            });
+            let taken = rescued(damaged(&judge.target, &injection));
+            let is_told = taken.losses.iter().any(|loss| loss.path == b"nodes");
+            let is_told = is_told || taken.faulty == [b"nodes"];
+            assert!(is_told, "{arguments:?} {flags}: {:?}", taken.losses);
+            if arguments.is_empty() {
+                break;
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ mod fresh;
 #[path = "../common/open.rs"]
 mod opened;
 
-pub use fresh::{ZONED, volume};
+pub use fresh::{FOLDED, ZONED, volume};
 pub use opened::{open, with_zones};
 
 pub const MIB: u64 = 1 << 20;

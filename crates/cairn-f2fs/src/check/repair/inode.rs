@@ -1,6 +1,5 @@
 //! The fields of inodes.
 
-use cairn_base::units::as_u64;
 use cairn_check::{Finding, Value};
 use cairn_vfs::FileKind;
 
@@ -40,7 +39,8 @@ impl Edit<'_> {
             Some(Value::Number(number)) => Some(*number),
             _ => None,
         };
-        let done = if code == kinds::INODE_FIELD.code {
+        let is_proved = finding.place.field == Some("i_log_cluster_size") && number.is_some();
+        let done = if code == kinds::INODE_FIELD.code && !is_proved {
             return self.mend_field(finding, ino);
         } else if code == kinds::INODE_CHECKSUM.code {
             let done = self.change(ino, |_| ())?;
@@ -70,6 +70,7 @@ impl Edit<'_> {
             let Some(number) = number else { return Ok(false) };
             let small = u32::try_from(number).unwrap_or(u32::MAX);
             self.change(ino, |record| match () {
+                () if is_proved => set_cluster(record, number),
                 () if code == kinds::INODE_BLOCKS.code => record.blocks = number,
                 () if code == kinds::INODE_SIZE.code => record.size = number,
                 () if code == kinds::INODE_LINKS.code => record.links = small,
@@ -289,13 +290,7 @@ impl Edit<'_> {
     fn set_size(&mut self, ino: Nid) -> Result<()> {
         let Some((record, image)) = self.inode(ino)? else { return Ok(()) };
         let size = match record.inline.contains(InlineFlags::DATA) {
-            true => {
-                let bytes = image.get(record.inline_data_range()).unwrap_or_default();
-                bytes
-                    .iter()
-                    .rposition(|byte| *byte != 0)
-                    .map_or(0, |at| as_u64(at).saturating_add(1))
-            }
+            true => record.inline_end(&image),
             false => {
                 let last = self.data_blocks(ino)?.into_iter().map(|(block, _)| block).max();
                 let end = last.map(|last| self.end_behind(ino, &record, last)).transpose()?;
@@ -304,6 +299,12 @@ impl Edit<'_> {
         };
         self.change(ino, |record| record.size = size)?;
         Ok(())
+    }
+}
+
+fn set_cluster(record: &mut Inode, log: u64) {
+    if let (Some(extra), Ok(log)) = (&mut record.extra, u8::try_from(log)) {
+        extra.log_cluster_size = log;
     }
 }
 

@@ -17,13 +17,24 @@ use crate::format::units::{BlockAddr, Nid, SegNo};
 use crate::format::{Inode, NatEntry, Summary};
 
 impl Edit<'_> {
-    /// Points to a block in use again, as its summary says.
+    /// Points to a block in use again, as its summary says. A pointer that it was moved to is empty
+    /// again.
     pub(super) fn link_block(&mut self, finding: &Finding) -> Result<bool> {
         let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
         let Some(addr) = addr.map(BlockAddr) else { return Ok(false) };
-        let owner = unlinked::pointer_to(&self.context, &mut Scratch::default(), addr)?;
+        let scratch = &mut Scratch::default();
+        let owner = unlinked::pointer_to(&self.context, scratch, addr)?;
         let Some(owner) = owner else { return Ok(false) };
+        // The summary of the block that the pointer leads to now says which one led there.
+        if let Some(named) = slots::named(&self.context, scratch, owner)? {
+            self.owners.remove(&named.pointer);
+        }
         self.set_pointer(Slot { holder: owner.nid, slot: owner.ofs_in_node, addr }, addr)?;
+        if let Some((ino, block)) = ino_of(&finding.place).zip(finding.place.file_block)
+            && let Some(slot) = self.slot(ino, block)?.filter(|slot| slot.addr == addr)
+        {
+            self.set_pointer(slot, BlockAddr::NULL)?;
+        }
         self.mended(finding);
         Ok(true)
     }

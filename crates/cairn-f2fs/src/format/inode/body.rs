@@ -112,7 +112,7 @@ impl Inode {
     }
 
     /// Must a directory have the entries `.` and `..`? One that was being deleted has no blocks.
-    fn has_dots(&self) -> bool {
+    pub(crate) fn has_dots(&self) -> bool {
         self.links > 0
             && !self.inline.contains(InlineFlags::DOTS)
             && !self.advise.contains(Advise::ENCRYPT)
@@ -120,7 +120,7 @@ impl Inode {
 }
 
 /// Is one of the first two entries `.` or `..`?
-fn shows_dots(bytes: &[u8]) -> bool {
+pub(crate) fn shows_dots(bytes: &[u8]) -> bool {
     let entries = Dentries::new(bytes);
     (0..2).any(|slot| {
         let entry = entries.next(slot).and_then(Result::ok);

@@ -25,6 +25,7 @@ use super::features::Features;
 use super::units::{BLOCK_SIZE, BlockAddr, NAME_MAX, Nid, stored};
 use crate::corrupt::Corrupt;
 
+pub(crate) use body::shows_dots;
 pub(crate) use checksum::checksums;
 pub use checksum::{seal, verify};
 pub(crate) use extra::EXTRA_SIZE;

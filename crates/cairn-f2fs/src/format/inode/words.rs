@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use cairn_base::units::as_index;
+use cairn_base::units::{as_index, as_u64};
 use cairn_vfs::FileKind;
 
 use super::raw::{ADDR_AT, ADDR_WORDS, NID_AT, view, view_mut};
@@ -137,6 +137,14 @@ impl Inode {
     #[must_use]
     pub(crate) fn max_inline_data(&self) -> usize {
         as_index(self.free_words().saturating_sub(1)).strict_mul(WORD)
+    }
+
+    /// Where inline contents end: behind their last byte that is not 0.
+    #[must_use]
+    pub(crate) fn inline_end(&self, block: &[u8]) -> u64 {
+        let contents = block.get(self.inline_data_range()).unwrap_or_default();
+        let last = contents.iter().rposition(|byte| *byte != 0);
+        last.map_or(0, |at| as_u64(at).saturating_add(1))
     }
 
     /// Where inline attributes lie in the block; empty without [`InlineFlags::XATTR`].

@@ -32,7 +32,6 @@ const FOOTER_SIZE: usize = 5;
 const ENTRY_SIZE: usize = 7;
 /// Entries that fit in the first compact block, behind two journals, and in the others.
 pub(crate) const COMPACT_FIRST: usize = (BLOCK_SIZE - FOOTER_SIZE - 2 * JOURNAL_SIZE) / ENTRY_SIZE;
-/// See [`COMPACT_FIRST`].
 pub(crate) const COMPACT_REST: usize = (BLOCK_SIZE - FOOTER_SIZE) / ENTRY_SIZE;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -157,14 +156,7 @@ impl SummaryBlock {
     /// # Errors
     /// The footer's type is neither data nor node.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, Corrupt> {
-        let raw: &RawSummaryBlock = view(block);
-        match raw.entry_type {
-            0 | 1 => Ok(Self::decode_as(block, raw.entry_type == 1)),
-            other => {
-                let what = "the footer's type is neither data nor node";
-                Err(Corrupt::Summary { what, value: other.into() })
-            }
-        }
+        Ok(Self::decode_as(block, is_of_nodes(block)?))
     }
 
     /// Decodes a whole block of a known type, whatever its footer says. The type of a log's block
@@ -189,6 +181,23 @@ impl SummaryBlock {
         raw.entry_type = u8::from(self.is_node);
         raw.as_bytes().to_vec()
     }
+}
+
+/// Is a whole block that of a segment with nodes?
+///
+/// # Errors
+/// The footer's type is neither data nor node.
+pub(crate) fn is_of_nodes(block: &[u8]) -> Result<bool, Corrupt> {
+    let what = "the footer's type is neither data nor node";
+    match view::<RawSummaryBlock>(block).entry_type {
+        known @ (0 | 1) => Ok(known == 1),
+        other => Err(Corrupt::Summary { what, value: other.into() }),
+    }
+}
+
+/// One entry of a whole block.
+pub(crate) fn stored_entry(block: &[u8], number: u16) -> Option<Summary> {
+    view::<RawSummaryBlock>(block).entries.get(usize::from(number)).map(|entry| (*entry).into())
 }
 
 /// NAT entries that override the area, each nid at most once.
