@@ -185,7 +185,7 @@ fn a_full_volume_is_overwritten_for_an_hour() {
         let runtime = Simulated::new(seed);
         let mut full = Full::new(args, options, runtime.clone());
         let mut rng = fastrand::Rng::with_seed(seed);
-        let a_second = if deep() { 64 } else { 2 };
+        let a_second = if deep() { 64 } else { 1 };
         for round in 1..=3600 * a_second {
             full.overwrite_one(&mut rng, round);
             if round.is_multiple_of(a_second) {

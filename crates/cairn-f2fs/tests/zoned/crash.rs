@@ -170,7 +170,7 @@ fn search(work: &Work) {
 
 #[test]
 fn what_was_fsynced_survives_power_cuts() {
-    let steps = if deep() { 200 } else { 40 };
+    let steps = if deep() { 200 } else { 25 };
     search(&Work {
         zones: layout(2, 40),
         options: "cache=4M",
@@ -185,7 +185,7 @@ fn what_was_fsynced_survives_power_cuts() {
 #[test]
 fn power_cuts_where_zones_have_less_capacity_than_size() {
     let zones = layout_with_capacity(8, 24, 5100);
-    let steps = if deep() { 300 } else { 30 };
+    let steps = if deep() { 200 } else { 30 };
     for options in ["cache=4M,gc_victim=data_first", "cache=4M"] {
         search(&Work { zones, options, blocks: 2560, full: true, seed: 0xca9, steps });
     }
@@ -200,7 +200,7 @@ fn recovery_finds_room_for_every_log_of_a_full_volume() {
         "cache=4M,gc_victim=greedy",
         "cache=4M,gc_victim=adaptive",
     ] {
-        let steps = if deep() { 300 } else { 30 };
+        let steps = if deep() { 200 } else { 30 };
         search(&Work {
             zones: layout(2, 40),
             options,
