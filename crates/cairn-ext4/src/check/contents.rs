@@ -238,8 +238,8 @@ fn size(
             let implied = claims.end_written.saturating_mul(block);
             // Behind its blocks, a quota file has nothing that anybody could read. e2fsck takes no
             // journal of extents that is longer than its blocks, by a part of a block either.
-            let is_journal = ino == state.layout.journal_ino
-                && record.flags.contains(InodeFlags::EXTENTS);
+            let is_journal =
+                ino == state.layout.journal_ino && record.flags.contains(InodeFlags::EXTENTS);
             let is_dense = is_journal || quota::is_file(state, ino);
             let is_empty = record.size > implied && is_dense;
             if (record.size < last && !is_verified) || record.size >= most || is_empty {
