@@ -206,7 +206,7 @@ cairn_check::kinds! {
         "The inode is made anew.";
     /// Encryption.
     ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
-        "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
+        "The inode is encrypted, and has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
     /// A byte of a context.
     ENCRYPTION_BYTE = "ext4.encryption.byte", Accounting,
