@@ -89,6 +89,13 @@ fn group(state: &State, number: u32, bytes: &[u8]) -> Group {
         let finding = Finding::new(&kinds::GROUP_FLAGS, place.clone());
         state.findings.add(finding.hex(flags.bits(), flags.difference(marks).bits()));
     }
+    let is_last = number.checked_add(1) == Some(layout.groups);
+    let uninit = GroupFlags::BLOCK_UNINIT;
+    if layout.features.has_group_checksums() && is_last && flags.contains(uninit) {
+        // Its bitmap has padding, which nobody would set.
+        let finding = Finding::new(&kinds::GROUP_FLAGS, place.clone());
+        state.findings.add(finding.hex(flags.bits(), flags.difference(uninit).bits()));
+    }
     let has = |field: &'static str, pba: Pba, blocks: u32| {
         let is_possible = is_possible(layout, number, pba, blocks);
         if !is_possible {

@@ -107,7 +107,8 @@ cairn_check::kinds! {
         "It gets its place of a backup, or a new one; then the files of a table are lost.";
     /// Flags of a group.
     GROUP_FLAGS = "ext4.group.flags", Accounting,
-        "A group is marked as not initialised, which the volume's features do not allow.",
+        "A group is marked as not initialised, which the volume's features do not allow, or which \
+            the last group cannot be.",
         "The marks are removed.";
     /// Free blocks of a group.
     GROUP_FREE_BLOCKS = "ext4.group.free_blocks", Accounting,
@@ -205,7 +206,7 @@ cairn_check::kinds! {
         "The inode is made anew.";
     /// Encryption.
     ENCRYPTION_CONTEXT = "ext4.encryption.context", Losing,
-        "An inode that is encrypted, or lies in an encrypted directory, has no valid context.",
+        "The inode is encrypted, and has no valid context.",
         "The inode is cleared, because nothing can decrypt it.";
     /// A byte of a context.
     ENCRYPTION_BYTE = "ext4.encryption.byte", Accounting,

@@ -114,6 +114,12 @@ fn check_features(state: &State) {
         // Clusters begin at block 0. Here each has one block, so that nothing lies elsewhere.
         found("s_feature_ro_compat", features.ro_compat.bits(), clusters.bits());
     }
+    // e2fsck refuses the volume, and without groups of groups nobody reads it.
+    let per_flex = state.superblock.raw.s_log_groups_per_flex;
+    if !features.incompat(Incompat::FLEX_BG) && per_flex >= 32 {
+        let place = Place::field("s_log_groups_per_flex");
+        state.differ(&kinds::SUPERBLOCK_FIELD, place, per_flex.into(), 0);
+    }
     let orphans = Compat::ORPHAN_FILE;
     if features.compat(orphans) && state.superblock.raw.s_orphan_file_inum.get() == 0 {
         found("s_feature_compat", features.compat.bits(), orphans.bits());

@@ -39,6 +39,8 @@ pub(super) fn judge(
     let stored = record.value_facts().hash;
     let hash = bytes.unwrap_or(stored);
     match (is_of_value(entry, name, hash), hash == stored) {
+        // Linux reads no value whose entry has no hash.
+        (true, true) if entry == 0 => Says::Inode,
         (true, true) => Says::Entry,
         (false, true) if bytes.is_some() => Says::Inode,
         (true, false) if entry != 0 => {

@@ -10,7 +10,7 @@ use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{self, mke2fs};
 
 use crate::injected::image_of;
-use crate::repaired::{complaint, repaired, snapshot};
+use crate::repaired::{complaint, injected, repaired, snapshot};
 use crate::support::difference;
 
 /// The words, and where they are behind the start of their structure.
@@ -52,6 +52,31 @@ fn compare(
         Some(format!("{named}, bit {bit}: e2fsck exits {}, check: {lines}", verdict.status))
     };
     (0..32).filter(|bit| !left_out.contains(bit)).filter_map(differs).collect()
+}
+
+/// Fields that say something of groups, and cannot be so with these features or in the last group.
+#[test]
+fn what_e2fsck_refuses_of_groups_is_found_and_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for sums in ["^metadata_csum,uninit_bg", "metadata_csum"] {
+        let features = format!("^flex_bg,^resize_inode,{sums}");
+        mke2fs(&path, 12 << 20, &["-t", "ext4", "-b", "1024", "-N", "512", "-O", &features]);
+        let sound = read_image(&path).unwrap();
+        let marked = injected(&path, &hurt, "set_bg 1 flags 7");
+        write_image(&marked, &hurt).unwrap();
+        let again = dir.path().join("again");
+        let marked = injected(&hurt, &again, "set_bg 1 checksum calc");
+        let large = injected(&path, &hurt, "ssv log_groups_per_flex 128");
+        for (device, code) in [(marked, "ext4.group.flags"), (large, "ext4.superblock.field")] {
+            assert!(complaint(&device, &hurt).is_some(), "{sums}: {code}");
+            let (plan, after) = repaired(&device, Scope::Accounting).expect(code);
+            let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+            assert!(codes.contains(&code) && plan.after.count() == 0, "{sums}: {codes:?}");
+            assert_eq!(complaint(&after, &hurt), None, "{sums}: {code}");
+            snapshot(sound.fork()).assert_same(&snapshot(after));
+        }
+    }
 }
 
 #[test]

@@ -57,6 +57,23 @@ fn the_hash_of_a_value_that_contradicts_two_others_is_set() {
     assert!(complaint(&after, &hurt).is_none());
 }
 
+/// Of values in the inode itself an entry may lack the hash, but not here: Linux compares it.
+#[test]
+fn an_entry_without_a_hash_of_its_value_gets_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, _) = volume(&path);
+    let device = sound.fork();
+    // The only entry, behind the fields and the mark.
+    device.write_at(place_of(&path, "/file") + 160 + 4 + 12, vec![0; 4]).unwrap();
+    assert!(complaint(&device, &hurt).is_some());
+    let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+    let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+    assert_eq!((codes, plan.after.count()), (vec!["ext4.xattr.hash"], 0));
+    assert_eq!(complaint(&after, &hurt), None);
+    snapshot(sound).assert_same(&snapshot(after));
+}
+
 /// Readers compare a value with its hash, and refuse a hole in it.
 #[test]
 fn a_value_that_no_reader_accepts_is_found() {

@@ -31,7 +31,12 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
         let code = finding.kind.code;
         if [kinds::GROUP_CHECKSUM.code, kinds::GROUP_FLAGS.code].contains(&code) {
             let is_unmarked = code == kinds::GROUP_FLAGS.code;
-            unmark(mender, group, is_unmarked)?;
+            if is_unmarked && mender.state.layout.features.has_group_checksums() {
+                // The inodes stay as they are: nobody may have written their table.
+                mender.edit_group(group, |desc| desc.flags.remove(GroupFlags::BLOCK_UNINIT))?;
+            } else {
+                unmark(mender, group, is_unmarked)?;
+            }
             mender.step(finding);
         }
     }

@@ -45,9 +45,16 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
 
 /// Sets a field by its name. False if it is not known, or the number does not fit.
 fn set(raw: &mut RawSuperblock, field: &str, number: u64) -> bool {
-    if let ("s_def_hash_version", Ok(byte)) = (field, u8::try_from(number)) {
-        raw.s_def_hash_version = byte;
-        return true;
+    match (field, u8::try_from(number)) {
+        ("s_def_hash_version", Ok(byte)) => {
+            raw.s_def_hash_version = byte;
+            return true;
+        }
+        ("s_log_groups_per_flex", Ok(byte)) => {
+            raw.s_log_groups_per_flex = byte;
+            return true;
+        }
+        _ => {}
     }
     let (Ok(word), half) = (u32::try_from(number), u16::try_from(number)) else { return false };
     match (field, half) {
