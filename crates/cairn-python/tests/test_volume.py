@@ -288,14 +288,15 @@ def judge_of(image):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_cycle_of_garbage_is_written_and_closed(image):
+def test_a_cycle_of_garbage_is_closed(image):
     volume = cairn.open(image, "rw")
-    volume.mine = volume.open("file", "w")
-    volume.mine.write("in a buffer")
+    # Buffers in a cycle may be lost, as those of the builtin open().
+    volume.mine = volume.open("file", "wb", 0)
+    volume.mine.write(b"written")
     del volume
     gc.collect()
     with cairn.open(image, "rw") as volume:
-        assert (volume / "file").read_text() == "in a buffer"
+        assert (volume / "file").read_bytes() == b"written"
 
 
 def test_a_volume_that_can_only_be_read_is_not_opened_for_writing(tmp_path):
