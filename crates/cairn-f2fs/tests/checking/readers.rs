@@ -233,7 +233,7 @@ fn inline_contents_that_go_on_behind_the_end_are_refused() {
     let device = Arc::new(damaged(&judge.target, &injection));
     let failed = View::of(&(device.clone() as Arc<dyn BlockDevice>)).failed;
     assert!(failed.contains(&b"/inline"[..]));
-    let taken = rescued(damaged(&judge.target, &injection));
+    let taken = rescued(Arc::new(damaged(&judge.target, &injection)));
     assert!(taken.losses.iter().any(|loss| loss.what.contains("i_size is 1")));
     let fs = open(device.clone(), "");
     let ino = fs.lookup(fs.root(), b"inline").unwrap().ino;

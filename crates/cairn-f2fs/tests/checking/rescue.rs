@@ -192,7 +192,7 @@ fn blocks_that_were_not_found_are_told() {
                     (bytes[80], bytes[392], bytes[393]) = (bytes[80] | flags, 1, 2);
                 }
             });
-            let taken = rescued(damaged(&judge.target, &injection));
+            let taken = rescued(Arc::new(damaged(&judge.target, &injection)));
             let is_told = taken.losses.iter().any(|loss| loss.path == b"nodes");
             let is_told = is_told || taken.faulty == [b"nodes"];
             assert!(is_told, "{arguments:?} {flags}: {:?}", taken.losses);
