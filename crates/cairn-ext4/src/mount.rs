@@ -130,7 +130,7 @@ fn read_structures(
     options: &MountOptions,
     probe: &Probe,
 ) -> Result<Structures> {
-    let flushes = Flushes::new(device);
+    let flushes = Flushes::new(device, runtime.clone());
     let device: Arc<dyn BlockDevice> = flushes.clone();
     // The other fields of a device that is not a filesystem, such as an external journal, are
     // undefined.

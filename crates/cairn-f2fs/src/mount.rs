@@ -299,7 +299,8 @@ fn load(
         }
         _ => None,
     };
-    let flushes = Flushes::new(zones.clone().map_or(device, |zones| zones as Arc<dyn BlockDevice>));
+    let inner = zones.clone().map_or(device, |zones| zones as Arc<dyn BlockDevice>);
+    let flushes = Flushes::new(inner, runtime.clone());
     let device: Arc<dyn BlockDevice> = flushes.clone();
     // Blocks in zones are never overwritten in place.
     let mode = if zones.is_some() { Mode::Lfs } else { options.mode };

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use cairn_base::ranked_lock::{Condvar, Mutex, MutexGuard, Rank};
+use cairn_base::runtime::Runtime;
 use cairn_base::sabotage::Safeguard;
 use cairn_block::zoned::ZonedDevice;
 use cairn_block::{Batch, BlockDevice, Completion, Error, Geometry, Result};
@@ -35,6 +35,7 @@ pub enum FlushOrigin {
 /// A device whose flushes are numbered.
 pub struct Flushes {
     inner: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
     numbers: Arc<Numbers>,
     shared: Mutex<Shared>,
     ended: Condvar,
@@ -71,18 +72,19 @@ struct Shared {
     waiting: usize,
     /// How many have begun.
     rounds: u64,
-    /// One of the callers waits for more of them, and begins the next one then.
-    is_gathering: bool,
+    /// One of the callers waits until there are so many of them, and begins the next one then.
+    gathering: Option<usize>,
     gather: Gather,
 }
 
 impl Flushes {
-    /// Wraps the device of a volume. All requests of the volume must pass through it.
+    /// Wraps the device of a volume. All requests of the volume must pass through it. The runtime
+    /// tells how long flushes take.
     #[must_use]
-    pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
+    pub fn new(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Arc<Self> {
         let shared = Mutex::new(Rank::Leaf, Shared::default());
         let (ended, joined) = (Condvar::new(), Condvar::new());
-        Arc::new(Self { inner, numbers: Arc::default(), shared, ended, joined })
+        Arc::new(Self { inner, runtime, numbers: Arc::default(), shared, ended, joined })
     }
 
     /// The mark for all writes that have completed.
@@ -127,9 +129,11 @@ impl Flushes {
                 if joined.is_none() {
                     joined = Some(shared.rounds);
                     shared.waiting += 1;
-                    self.joined.notify_one();
+                    if shared.gathering.is_some_and(|most| shared.waiting >= most) {
+                        self.joined.notify_one();
+                    }
                 }
-                if shared.running.is_none() && !shared.is_gathering {
+                if shared.running.is_none() && shared.gathering.is_none() {
                     return self.lead(shared);
                 }
             }
@@ -141,16 +145,10 @@ impl Flushes {
     fn lead(&self, mut shared: MutexGuard<Shared>) -> Result<FlushOrigin> {
         let before = shared.waiting;
         if let Some((patience, expected)) = shared.gather.patience(before) {
-            shared.is_gathering = true;
-            let end = Instant::now() + patience;
-            while shared.waiting < expected {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                self.joined.wait_for(&mut shared, left);
-            }
-            shared.is_gathering = false;
+            shared.gathering = Some(expected);
+            // Woken early for another reason, it begins early.
+            self.joined.wait_for(&mut shared, patience);
+            shared.gathering = None;
             let waiting = shared.waiting;
             shared.gather.waited(before, waiting);
         }
@@ -159,8 +157,9 @@ impl Flushes {
         shared.rounds += 1;
         let served = std::mem::take(&mut shared.waiting);
         drop(shared);
-        let start = Instant::now();
+        let start = self.runtime.monotonic();
         let outcome = self.inner.flush();
+        let lasted = self.runtime.monotonic().saturating_sub(start);
         self.numbers.end(number, outcome.is_ok());
         let mut shared = self.shared.lock();
         shared.running = None;
@@ -168,7 +167,7 @@ impl Flushes {
             shared.failed = Some((number, error.clone()));
         }
         let waiting = shared.waiting;
-        shared.gather.ended(served, waiting, start.elapsed());
+        shared.gather.ended(served, waiting, lasted);
         drop(shared);
         self.ended.notify_all();
         outcome.map(|()| FlushOrigin::Flushed)

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Flushing, Hold, Stats};
 use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
@@ -9,7 +10,7 @@ use super::{FlushOrigin, Flushes, Ledger, Part};
 
 #[test]
 fn only_a_flush_that_began_after_the_write_covers_it() {
-    let flushes = Flushes::new(Arc::new(MemoryDevice::new(1 << 16)));
+    let flushes = Flushes::new(Arc::new(MemoryDevice::new(1 << 16)), Threads::new());
     let ledger = Ledger::<u64>::fresh(&flushes);
     assert_eq!(ledger.written(), None);
     ledger.wrote();
@@ -32,7 +33,7 @@ fn only_a_flush_that_began_after_the_write_covers_it() {
 fn no_caller_returns_before_the_flush_that_covers_its_mark_has_succeeded() {
     let stats = Arc::new(Stats::new(Arc::new(MemoryDevice::new(1 << 16))));
     let device = Arc::new(Hold::new(stats.clone()));
-    let flushes = Flushes::new(device.clone());
+    let flushes = Flushes::new(device.clone(), Threads::new());
     let mark = flushes.mark();
     device.set(Flushing::Held);
     let returned = AtomicU64::new(0);
@@ -58,7 +59,7 @@ fn no_caller_returns_before_the_flush_that_covers_its_mark_has_succeeded() {
 #[test]
 fn all_waiters_of_a_failed_flush_get_the_error() {
     let device = Arc::new(Hold::new(Arc::new(MemoryDevice::new(1 << 16))));
-    let flushes = Flushes::new(device.clone());
+    let flushes = Flushes::new(device.clone(), Threads::new());
     let mark = flushes.mark();
     device.set(Flushing::Held);
     std::thread::scope(|scope| {
@@ -79,7 +80,7 @@ fn all_waiters_of_a_failed_flush_get_the_error() {
 fn writers_that_come_back_are_served_together() {
     const WRITERS: u64 = 8;
     let stats = Arc::new(Stats::new(Arc::new(Slow(MemoryDevice::new(1 << 16)))));
-    let flushes = Flushes::new(stats.clone());
+    let flushes = Flushes::new(stats.clone(), Threads::new());
     std::thread::scope(|scope| {
         for _ in 0..WRITERS {
             scope.spawn(|| {
@@ -116,7 +117,7 @@ impl BlockDevice for Slow {
 
 #[test]
 fn a_loaded_inode_is_as_durable_as_what_is_under_way() {
-    let flushes = Flushes::new(Arc::new(MemoryDevice::new(1 << 16)));
+    let flushes = Flushes::new(Arc::new(MemoryDevice::new(1 << 16)), Threads::new());
     let ledger = Ledger::loaded(&flushes, &[Part::Attributes, Part::Data], 7_u64);
     assert!(!flushes.is_covered(ledger.written().unwrap()));
     assert!(ledger.changed_in(Part::Attributes, 7) && ledger.changed_in(Part::Data, 7));

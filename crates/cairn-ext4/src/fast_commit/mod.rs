@@ -109,7 +109,7 @@ fn bare_volume(
     let groups = Arc::new(GroupTable::open(buffers, &layout, journal)?);
     let store = Store {
         device: target.device.clone(),
-        flushes: Flushes::new(target.device.clone()),
+        flushes: Flushes::new(target.device.clone(), target.runtime.clone()),
         buffers: buffers.clone(),
         layout: layout.clone(),
         superblock,
