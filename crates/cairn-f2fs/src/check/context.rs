@@ -9,6 +9,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_check::{Finding, Findings, Progress};
 
 use super::claims::Claims;
+use super::cycles::Cycles;
 use super::nodes::Nodes;
 use super::notes::Notes;
 use super::quota_walk::Quota;
@@ -75,6 +76,8 @@ pub(super) struct Context {
     pub(super) progress: Progress,
     /// What is known of quota, if the volume counts it.
     pub(super) quota: Option<Quota>,
+    /// Data pointers that were exchanged.
+    pub(super) cycles: Cycles,
     /// A block of a directory has no name in it. Writers free such a block.
     pub(super) has_blank: AtomicBool,
     /// What a repair wants to know, if there is one.
@@ -101,6 +104,7 @@ impl Context {
             claims: Claims::new(&layout)?,
             totals: Totals::default(),
             quota: layout.features.contains(Features::QUOTA_INO).then(Quota::default),
+            cycles: Cycles::default(),
             has_blank: AtomicBool::new(false),
             failure: Mutex::new(Rank::Leaf, None),
             scratch: Mutex::new(Rank::Leaf, Vec::new()),

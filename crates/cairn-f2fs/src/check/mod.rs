@@ -33,6 +33,7 @@ mod choice;
 mod claims;
 mod clusters;
 mod context;
+mod cycles;
 mod directory;
 mod examine;
 mod features;

@@ -5,7 +5,7 @@ use cairn_check::{Finding, Place};
 use super::claims::Use;
 use super::context::{Context, Scratch};
 use super::nodes::NodeState;
-use super::{kinds, slots};
+use super::{cycles, kinds, slots};
 use crate::error::Result;
 use crate::format::units::{BlockAddr, Nid, SegNo};
 use crate::format::{Features, Log, NodeFooter, Summary, bits};
@@ -131,20 +131,35 @@ fn check_summary(
     Ok(())
 }
 
-/// The inode whose pointer was exchanged with this one: the summaries of the two blocks name each
-/// other's pointers.
+/// The inode whose pointer was exchanged with this one, or with this and others in a circle: the
+/// summary of each block names the pointer to the next one.
 fn exchanged(
     context: &Context,
     scratch: &mut Scratch,
     (addr, entry): (BlockAddr, Summary),
     owner: &Owner,
 ) -> Result<Option<Nid>> {
-    let Some(named) = slots::named(context, scratch, entry)? else { return Ok(None) };
-    if named.pointer == addr || !context.layout.in_main(named.pointer) {
-        return Ok(None);
+    let Some(first) = slots::named(context, scratch, entry)? else { return Ok(None) };
+    if context.cycles.has(owner.summary) {
+        return Ok(Some(first.ino));
     }
-    let other = stored(context, scratch, named.pointer)?;
-    Ok((other == Some((false, owner.summary))).then_some(named.ino))
+    let (mut named, mut passed) = (first, vec![entry]);
+    while named.pointer != addr && context.layout.in_main(named.pointer) && context.cycles.step() {
+        let Some((false, next)) = stored(context, scratch, named.pointer)? else { break };
+        if next == owner.summary {
+            passed.push(next);
+            context.cycles.close(&passed);
+            return Ok(Some(first.ino));
+        }
+        // A block at its own place ends the way.
+        if passed.last() == Some(&next) || passed.len() >= cycles::LONGEST {
+            break;
+        }
+        passed.push(next);
+        let Some(following) = slots::named(context, scratch, next)? else { break };
+        named = following;
+    }
+    Ok(None)
 }
 
 /// A block that another pointer should lead to, and the file block whose pointer leads there

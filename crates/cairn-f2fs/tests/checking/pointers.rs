@@ -133,6 +133,32 @@ fn pointers_that_were_exchanged_are_exchanged_again() {
     }
 }
 
+/// Runs of pointers that were shifted, and other circles of three and more.
+#[test]
+fn pointers_that_were_exchanged_in_a_circle_are_exchanged_again() {
+    let volume = Volume::new();
+    let circles: [&[(&str, usize)]; 4] = [
+        &[("pointers", 3), ("pointers", 7), ("pointers", 5)],
+        &[("pointers", 0), ("hole", 6), ("nodes", 8), ("pointers", 11)],
+        &[("nodes", 8), ("nodes", 9), ("nodes", 10), ("nodes", 11), ("nodes", 12)],
+        &[("pointers", 1), ("pointers", 2), ("pointers", 3), ("pointers", 4), ("pointers", 5)],
+    ];
+    for circle in circles {
+        let what = format!("{circle:?}");
+        let next = circle.iter().cycle().skip(1);
+        let pointers: Vec<_> =
+            circle.iter().zip(next).map(|(one, next)| (*one, volume.pointer(*next))).collect();
+        let injection = volume.set(&what, &pointers);
+        let found = check(Arc::new(damaged(&volume.judge.target, &injection))).unwrap();
+        let found = lines(&found);
+        assert_eq!(found.matches("f2fs.block.unlinked").count(), circle.len(), "{what}:\n{found}");
+        for scope in [Scope::Accounting, Scope::All] {
+            let (tree, lost) = volume.judge.repair(&injection, scope);
+            assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}");
+        }
+    }
+}
+
 /// The block becomes the file's although the newest checkpoint, which is damaged, stays as long as
 /// that is possible.
 #[test]
