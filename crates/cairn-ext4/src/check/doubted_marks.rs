@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_check::{Finding, Place};
+use cairn_check::{Finding, Findings, Place};
 
 use super::kinds;
-use super::state::State;
 
 /// The inodes with such marks: the finding if the mark is wrong, and whether a name of theirs lies
 /// in an encrypted directory.
@@ -34,15 +33,14 @@ impl DoubtedMarks {
             *is_inside = true;
         }
     }
-}
 
-/// After all names are known: what is wrong with each of these inodes.
-pub(super) fn judge(state: &State) {
-    let marks = std::mem::take(&mut *state.doubted_marks.0.lock());
-    for (number, (finding, is_inside)) in marks {
-        state.findings.add(match is_inside {
-            true => Finding::new(&kinds::ENCRYPTION_CONTEXT, Place::inode(number)),
-            false => finding,
-        });
+    /// After all names are known: what is wrong with each of these inodes.
+    pub(super) fn judge(&self, findings: &Findings) {
+        for (number, (finding, is_inside)) in std::mem::take(&mut *self.0.lock()) {
+            findings.add(match is_inside {
+                true => Finding::new(&kinds::ENCRYPTION_CONTEXT, Place::inode(number)),
+                false => finding,
+            });
+        }
     }
 }

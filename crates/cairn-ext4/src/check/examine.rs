@@ -13,8 +13,8 @@ use super::evidence::{self, Candidate};
 use super::source::Source;
 use super::state::State;
 use super::{
-    attributes, bitmaps, directories, disputes, doubted_marks, file_type, groups, inodes, links,
-    named, open, orphans, owners, quota, strays, superblock,
+    attributes, bitmaps, directories, disputes, file_type, groups, inodes, links, named, open,
+    orphans, owners, quota, strays, superblock,
 };
 use crate::error::Result;
 use crate::format::features::RoCompat;
@@ -160,7 +160,7 @@ fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
     state.progress.begin("directories", state.totals.directories.load(Relaxed));
     run(directories::Directories(state.clone()), THREADS, runtime);
     disputes::judge(state);
-    doubted_marks::judge(state);
+    state.doubted_marks.judge(&state.findings);
     links::check(state)?;
     directories::judge_checksums(state);
     state.progress.begin("bitmaps", groups);

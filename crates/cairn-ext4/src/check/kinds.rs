@@ -372,8 +372,8 @@ cairn_check::kinds! {
         "The place is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
-        "An extended attribute has a name, a place of its value, or an access control list, that no \
-            reader accepts.",
+        "An extended attribute has a name, a place of its value, or an access control list, that \
+            no reader accepts.",
         "The attribute is removed.";
     /// Checksum of an attribute block.
     XATTR_CHECKSUM = "ext4.xattr.checksum", Losing,

@@ -245,7 +245,8 @@ fn the_policy_of_a_directory_is_that_of_what_lies_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
     let (sound, records) = secrets(&path, &hurt);
-    // A byte of the key's identifier, and the version with a mode, without which there is no context.
+    // A byte of the key's identifier, and the version with a mode, without which there is no
+    // context.
     let context = records[0] + 256 - CONTEXT as u64;
     for (byte, wrong, scope) in
         [(12, vec![0x77], Scope::Accounting), (0, vec![0x77, 0], Scope::All)]

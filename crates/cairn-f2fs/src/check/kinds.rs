@@ -82,8 +82,8 @@ cairn_check::kinds! {
             recovered, else all.";
     /// Fsynced nodes behind the checkpoint wait until the SIT is right.
     RECOVERY_WAITS = "f2fs.recovery.waits", Accounting,
-        "What was fsynced since the last checkpoint is not recovered while the SIT or the owner of a \
-            block is wrong, because that could overwrite files; the last checkpoint was checked \
+        "What was fsynced since the last checkpoint is not recovered while the SIT or the owner of \
+            a block is wrong, because that could overwrite files; the last checkpoint was checked \
             instead.",
         "It is recovered once they are right.";
     /// A node behind the checkpoint leads past others.

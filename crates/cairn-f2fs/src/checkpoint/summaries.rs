@@ -21,12 +21,12 @@ use cairn_cache::block::BufferCache;
 use super::Loaded;
 use crate::error::Result;
 use crate::format::checkpoint::CheckpointFlags;
+use crate::format::compact::CompactSummaries;
 use crate::format::layout::Layout;
 use crate::format::log::{AllocType, Log};
 use crate::format::node::NodeFooter;
 use crate::format::summary::{
-    self, CompactSummaries, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock,
-    kbytes_written,
+    self, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock, kbytes_written,
 };
 use crate::format::units::{BLOCK_SIZE, Nid};
 

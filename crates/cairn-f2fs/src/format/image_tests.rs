@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use super::checkpoint::{self, Checkpoint, CheckpointFlags};
+use super::compact::CompactSummaries;
 use super::layout::{Layout, Side};
 use super::log::{AllocType, Log};
 use super::node::{Marks, NodeFooter};
 use super::pack::PackMap;
-use super::summary::{CompactSummaries, NatJournal, SitJournal, SummaryBlock};
+use super::summary::{NatJournal, SitJournal, SummaryBlock};
 use super::superblock::{self, Superblock};
 use super::units::{BLOCK_SIZE, BlockAddr, Nid, SegNo};
 use super::{Features, Inode, NatEntry, dentry, hash, inode, nat, sit};

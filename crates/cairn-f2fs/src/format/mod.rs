@@ -26,6 +26,7 @@ pub(crate) mod block;
 
 pub mod checkpoint;
 pub mod checksum;
+pub(crate) mod compact;
 pub(crate) mod dentry;
 pub(crate) mod error_record;
 pub(crate) mod features;

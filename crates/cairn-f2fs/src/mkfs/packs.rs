@@ -5,9 +5,10 @@ use cairn_base::{Pba, bitmap};
 use super::geometry::Geometry;
 use super::identity::Identity;
 use crate::format::checkpoint::{Checkpoint, CheckpointFlags, LogPosition};
+use crate::format::compact::CompactSummaries;
 use crate::format::layout::Side;
 use crate::format::pack::PackMap;
-use crate::format::summary::{CompactSummaries, NatJournal, SitJournal, Summary, SummaryBlock};
+use crate::format::summary::{NatJournal, SitJournal, Summary, SummaryBlock};
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, NIDS_PER_BLOCK};
 use crate::format::{Layout, Log, Nid};
 

@@ -4,9 +4,10 @@ use cairn_base::Pba;
 
 use super::{Segments, State};
 use crate::format::checkpoint::LogPosition;
+use crate::format::compact::CompactSummaries;
 use crate::format::layout::Side;
 use crate::format::summary::{
-    CompactSummaries, JournalBytes, NatJournal, SIT_JOURNAL_ENTRIES, SitJournal, info_journal,
+    JournalBytes, NatJournal, SIT_JOURNAL_ENTRIES, SitJournal, info_journal,
 };
 use crate::format::units::BLOCK_SIZE;
 use crate::format::{Layout, Log, SegNo, bits, sit};

@@ -7,8 +7,8 @@ use super::mender::Mender;
 use crate::error::Result;
 use crate::form::context::{self, NONCE};
 
-/// Gives a directory the policy of an inode in it, or an inode that of its directory. Each keeps the
-/// nonce of its own.
+/// Gives a directory the policy of an inode in it, or an inode that of its directory. Each keeps
+/// the nonce of its own.
 pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     let model = finding.computed.as_ref().and_then(Value::number).map(Ino);
     let of = |ino: Ino| context::inside(ino, &mender.state.record(ino)?);

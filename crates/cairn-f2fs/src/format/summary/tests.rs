@@ -1,3 +1,4 @@
+use super::super::compact::{COMPACT_FIRST, COMPACT_REST, CompactSummaries};
 use super::*;
 use crate::format::checkpoint::tests::layout;
 use crate::format::log::Log;
