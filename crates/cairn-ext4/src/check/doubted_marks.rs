@@ -36,7 +36,8 @@ impl DoubtedMarks {
 
     /// After all names are known: what is wrong with each of these inodes.
     pub(super) fn judge(&self, findings: &Findings) {
-        for (number, (finding, is_inside)) in std::mem::take(&mut *self.0.lock()) {
+        let marks = std::mem::take(&mut *self.0.lock());
+        for (number, (finding, is_inside)) in marks {
             findings.add(match is_inside {
                 true => Finding::new(&kinds::ENCRYPTION_CONTEXT, Place::inode(number)),
                 false => finding,
