@@ -1,4 +1,4 @@
-//! [`Cycles`]: the data pointers that were exchanged in a circle, as far as they have been followed.
+//! [`Cycles`]: the data pointers that were exchanged in a circle, as far as they were followed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,8 +9,8 @@ use crate::format::Summary;
 
 /// The longest circle that is followed: all pointers of a node.
 pub(super) const LONGEST: usize = 1024;
-/// Most steps of a check. Circles that are closed cost a step for each pointer; a damaged volume can
-/// have ways that end nowhere.
+/// Most steps of a check. Circles that are closed cost a step for each pointer; a damaged volume
+/// can have ways that end nowhere.
 const MOST_STEPS: u64 = 1 << 18;
 
 /// A pointer: the number of its node, and its place there.

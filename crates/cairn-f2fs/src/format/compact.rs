@@ -1,5 +1,5 @@
-//! The compact form of the data summaries of a checkpoint pack: two journals and the entries in use of
-//! three logs, one after the other.
+//! The compact form of the data summaries of a checkpoint pack: two journals and the entries in use
+//! of three logs, one after the other.
 
 use cairn_base::units::as_u64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
