@@ -103,7 +103,7 @@ fn fault(
         return Some("the pointer leads to a block that is free");
     }
     // A summary that cannot be read proves nothing.
-    judge.is_anothers(index).unwrap_or(false).then_some(owned::ANOTHERS)
+    judge.is_anothers(index).unwrap_or(false).then_some(owned::OF_ANOTHER)
 }
 
 /// The file block of a pointer.

@@ -34,7 +34,7 @@ use crate::segment::SegmentOwners;
 use crate::store::live;
 
 /// What is wrong with a pointer to a block of another.
-pub(crate) const ANOTHERS: &str = "the pointer leads to a block of another owner";
+pub(crate) const OF_ANOTHER: &str = "the pointer leads to a block of another owner";
 /// What is wrong with an empty one.
 const LOST: &str = "the pointer is empty, and a block in use is that of this pointer";
 /// Pointers from which on the summaries of several segments are read at once.
@@ -55,7 +55,7 @@ pub(crate) struct Pointers<'a> {
 
 /// The error for a pointer to a block of another.
 pub(crate) fn error(ino: Nid, block: u64, addr: BlockAddr) -> Error {
-    Corrupt::Mapping { ino, block, what: ANOTHERS, value: addr.get().into() }.into()
+    Corrupt::Mapping { ino, block, what: OF_ANOTHER, value: addr.get().into() }.into()
 }
 
 /// The error for an empty pointer that has lost its block.
@@ -65,7 +65,7 @@ pub(crate) fn lost(ino: Nid, block: u64) -> Error {
 
 /// Is it one of these two?
 pub(crate) fn is_refusal(error: &Error) -> bool {
-    let is_one = |what: &str| what == ANOTHERS || what == LOST;
+    let is_one = |what: &str| what == OF_ANOTHER || what == LOST;
     matches!(error, Error::Corrupt(Corrupt::Mapping { what, .. }) if is_one(what))
 }
 
