@@ -73,18 +73,18 @@ fn all_waiters_of_a_failed_flush_get_the_error() {
     assert_eq!(flushes.cover(mark).unwrap(), FlushOrigin::Flushed);
 }
 
-/// Writers in a closed loop on a device whose flush takes longer than their work: each call returns
-/// when it is covered, and the flushes, which wait for who is on the way back, serve more than the
-/// half that would fall into each.
+/// Writers in a closed loop on a slow device, where flushes wait for further callers: none returns
+/// without a flush that began after its call. How many share one depends on the machine.
 #[test]
-fn writers_that_come_back_are_served_together() {
+fn calls_that_are_waited_for_are_covered() {
     const WRITERS: u64 = 8;
+    const CALLS: u64 = 20;
     let stats = Arc::new(Stats::new(Arc::new(Slow(MemoryDevice::new(1 << 16)))));
     let flushes = Flushes::new(stats.clone(), Threads::new());
     std::thread::scope(|scope| {
         for _ in 0..WRITERS {
             scope.spawn(|| {
-                for _ in 0..20 {
+                for _ in 0..CALLS {
                     let mark = flushes.mark();
                     flushes.cover(mark).unwrap();
                     assert!(flushes.is_covered(mark));
@@ -93,8 +93,7 @@ fn writers_that_come_back_are_served_together() {
         }
     });
     let count = stats.snapshot().flushes;
-    assert!((20..=8 * 20).contains(&count), "{count}");
-    println!("{count} flushes for {} calls", WRITERS * 20);
+    assert!(count >= CALLS, "{count} flushes for {WRITERS} times {CALLS} calls");
 }
 
 /// A device whose flush takes ten milliseconds.
