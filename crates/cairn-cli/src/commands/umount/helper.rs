@@ -1,6 +1,10 @@
 //! The command line of umount(8)'s helper, `umount.fuse.cairn DIRECTORY [-lfnrv]`: the kernel lets
 //! umount(8) return while the daemon of a mount of an image file still writes, so that a copy of
 //! the image could lack what was written last.
+//!
+//! umount(8) of util-linux 2.38 calls it with a relative path, and with -l or -f. For root and a
+//! whole path it asks only statfs(2), which says "fuse" of all FUSE mounts, and calls no helper of
+//! Cairn's.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +24,7 @@ Usage: umount.fuse.cairn DIRECTORY [-lfnrv]
   -h, -V  print this help, the version
 
 Returns when the image is clean on disk. It does not wait where the volume is mounted in another \
-place, too.
+place, too. umount(8) does not call it for root with a whole path: use cairn umount there.
 ";
 
 /// The manual page: a link to the one of mount(8)'s helper.

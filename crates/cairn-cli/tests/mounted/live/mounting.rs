@@ -34,20 +34,24 @@ grep -q " $2 .* fuse.cairn" /proc/self/mountinfo
 mount -t cairn.ext4 "$1" "$2"
 "$0" umount "$2"
 if mount -t cairn.f2fs "$1" "$2" 2>/dev/null; then echo "ext4 was mounted as f2fs"; fi
-# umount(8) returns when the image is clean.
+# umount(8) calls its helper by the path from the directory above, and returns when the image is
+# clean. By a whole path it takes every FUSE mount of root's for one of type fuse, and calls none.
 ln -s "$0" /sbin/umount.fuse.cairn
+cd "${2%/*}"
+at=${2##*/}
 mount -t cairn "$1" "$2"
 head -c 60000000 /dev/urandom > "$2/large"
-umount "$2"
+umount "$at"
 cp --sparse=always "$1" "$3"
 mount -t cairn "$1" "$2"
-cd "$2"
-if umount "$2" 2>/dev/null; then echo "unmounted while in use"; else [ $? = 32 ] || echo "status $?"; fi
-cd /
+exec 3< "$2/large"
+if umount "$at" 2>/dev/null; then echo "unmounted while in use"; else [ $? = 32 ] || echo "status $?"; fi
+exec 3<&-
 mkdir /sbin/copy
 mount --bind "$2" /sbin/copy
-umount "$2" 2>/dev/null
-umount /sbin/copy
+umount "$at" 2>/dev/null
+cd /sbin
+umount copy
 "#;
 
 #[test]
@@ -87,6 +91,8 @@ fn an_installed_cairn_serves_mount8() {
     assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
     judge::assert_clean(&volume.image());
     judge::assert_clean(&volume.outside("copy"));
+    let large = judge::debugfs(&volume.outside("copy"), "stat /large");
+    assert!(large.contains("Size: 60000000"), "{large}");
 }
 
 /// An option that no mount takes is a usage error, at mount and at remount. One that this mount
