@@ -96,7 +96,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     fn op(&self, blocks: u64) -> Result<Op<'_>> {
-        self.ops.begin_reserved(self.store.space.reserve(blocks)?)
+        self.ops.begin_reserved(self.store.space.reserve_for_recovery(blocks)?)
     }
 
     fn image(&self, entry: &ChainNode) -> Result<Image> {
@@ -214,7 +214,6 @@ impl Replay<'_> {
     /// The pointers of one node become those of the chain.
     fn apply_pointers(&self, inode: &Arc<Inode>, first: u64, wanted: &[BlockAddr]) -> Result<()> {
         let found = tree::find(self.store, inode, first)?.ok();
-        // Reserves no more than needed, because the volume may be full.
         let nodes = if found.is_some() { 0 } else { MAX_NODES };
         let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
         let now = found

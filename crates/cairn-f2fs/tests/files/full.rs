@@ -10,7 +10,7 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::{deep, full, transfer};
-use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use crate::support::{FEATURES, FOLDED, ZONED, judge, open, volume, with_zones};
 
@@ -233,6 +233,43 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
         fs.unmount().unwrap();
         judge(&device);
     }
+}
+
+/// A file gets the last blocks of a volume, is fsynced, and the power fails: the volume is mounted
+/// again, and has it.
+#[test]
+fn what_was_fsynced_with_the_last_blocks_is_recovered() {
+    let mut recovered = 0;
+    for (args, options) in [(&[][..], ""), (FEATURES, ""), (&[], "mode=lfs"), (FOLDED, "")] {
+        let full = Full::new(args, options, Threads::new());
+        full.fs.unmount().unwrap();
+        for left in 2..24_u64 {
+            let device = Arc::new(full.device.fork());
+            let fs = open(device.clone(), options);
+            let kept = (full.blocks[0].len() as u64 - left) * BLOCK as u64;
+            let file = fs.lookup(fs.root(), b"file-0").unwrap().ino;
+            let shorter = SetAttributes { size: Some(kept), ..Default::default() };
+            fs.setattr(file, &shorter).unwrap();
+            fs.sync().unwrap();
+            let new = fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT);
+            let Ok(new) = new else { continue };
+            let mut blocks = 0;
+            while fs.write(new.ino, blocks * BLOCK as u64, &[7; BLOCK], IoFlags::empty()).is_ok() {
+                blocks += 1;
+            }
+            fs.fsync(new.ino, 0, false).unwrap();
+            fs.shutdown(false).unwrap();
+            drop(fs);
+            let device = Arc::new(device.fork());
+            let fs = open(device.clone(), options);
+            let new = fs.lookup(fs.root(), b"new").unwrap();
+            assert_eq!(new.size, blocks * BLOCK as u64, "{args:?}, {options}, {left} blocks");
+            recovered += blocks;
+            fs.unmount().unwrap();
+            judge(&device);
+        }
+    }
+    assert!(recovered > 100, "{recovered} blocks");
 }
 
 /// The system refuses memory from the n-th allocation of each operation on. The operation fails and
