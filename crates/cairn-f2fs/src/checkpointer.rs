@@ -15,14 +15,15 @@ use cairn_cache::block::Image;
 use cairn_vfs::FileKind;
 
 use crate::checkpoint::{Hook, Reason};
+use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::{BlockAddr, Log};
 use crate::inode::{Inode, tree};
 use crate::inodes::Inodes;
 use crate::mount_state::MountState;
 use crate::operation_lock::CheckpointGuard;
-use crate::segment;
-use crate::store::Store;
+use crate::segment::{self, Kept};
+use crate::store::{Store, live};
 
 /// A postponed checkpoint is due again after this long.
 const POSTPONED: Duration = Duration::from_secs(1);
@@ -33,6 +34,8 @@ pub(crate) struct Checkpointer {
     inodes: Arc<Inodes>,
     /// Inodes with blocks of entries that have their addresses and are not on the device yet.
     placed: Mutex<Vec<Arc<Inode>>>,
+    /// What was found in the snapshot, and is reported when it is written.
+    found: Mutex<Option<Corrupt>>,
     /// When the last periodic checkpoint was written.
     last: Mutex<Option<Duration>>,
 }
@@ -43,6 +46,7 @@ impl Checkpointer {
             mount: inodes.mount.clone(),
             inodes,
             placed: Mutex::new(Rank::Leaf, Vec::new()),
+            found: Mutex::new(Rank::Leaf, None),
             last: Mutex::new(Rank::Leaf, None),
         }
     }
@@ -101,6 +105,7 @@ impl Hook for Checkpointer {
 
     fn snapshot(&self, _guard: &CheckpointGuard<'_>) -> Result<Vec<(BlockAddr, Image)>> {
         let store = self.mount.store()?.clone();
+        *self.found.lock() = confirm_kept(&store)?;
         let mut placed = Vec::new();
         let mut inodes = self.inodes.dirty.list();
         for inode in &inodes {
@@ -115,6 +120,34 @@ impl Hook for Checkpointer {
     fn written(&self) {
         let inodes = std::mem::take(&mut *self.placed.lock());
         inodes.iter().for_each(|inode| inode.entries.written());
+        let found = self.found.lock().take();
+        if let Some(found) = found {
+            let _ = self.mount.observe(Err::<(), _>(found.into()));
+        }
+    }
+}
+
+/// Counts only those blocks as in use to which something leads, of those that the SIT has called
+/// free. Returns what is wrong with the SIT.
+fn confirm_kept(store: &Store) -> Result<Option<Corrupt>> {
+    let mut found = None;
+    for kept in store.segments.take_kept() {
+        if store.segments.is_valid(kept.addr) && !is_led_to(store, kept) {
+            store.segments.invalidate(kept.addr)?;
+        } else if let Some((segno, block)) = store.layout.segment_of(kept.addr) {
+            let what = "a block in use is called free";
+            found = found.or(Some(Corrupt::Sit { segno, what, value: block.into() }));
+        }
+    }
+    Ok(found)
+}
+
+/// Does a pointer lead to a data block, or the NAT to a node? What cannot be read may.
+fn is_led_to(store: &Store, kept: Kept) -> bool {
+    let Kept { addr, is_node, owner } = kept;
+    match is_node {
+        true => store.nat.address(owner.nid).map_or(true, |found| found == Some(addr)),
+        false => live::find(store, addr, owner).map_or(true, |found| found.is_some()),
     }
 }
 

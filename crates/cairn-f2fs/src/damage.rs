@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::CheckpointFlags;
 use crate::format::error_record::{FoundDamage, StopReason};
 use crate::mount_state::MountState;
+use crate::options::MountOptions;
 use crate::store::Store;
 
 impl MountState {
@@ -44,6 +45,16 @@ impl MountState {
             tracing::warn!(%error, "the error could not be recorded in the superblock");
         }
     }
+}
+
+/// Warns that the first superblock is damaged, and says whether it is restored.
+pub(crate) fn warn_of_backup(options: &MountOptions) {
+    let repair = if options.read_only {
+        "opening the volume for writing repairs it"
+    } else {
+        "it is written over the first"
+    };
+    tracing::warn!("the first superblock is damaged: the second one is used, and {repair}");
 }
 
 /// Copies the superblock's record of errors to all further checkpoints.

@@ -207,7 +207,12 @@ impl F2fs {
         store.checkpoints.set_hook(hook);
         match &chain {
             // The volume is read-only with a chain that is unknown.
-            Chain::Empty | Chain::Unknown => {}
+            Chain::Empty | Chain::Unknown => {
+                // Roll-forward begins where the last checkpoint has the log.
+                if store.segments.ask_logs()? {
+                    store.checkpoints.write(Reason::Recovery)?;
+                }
+            }
             Chain::Unsynced(chain) => {
                 chain.iter().for_each(|entry| store.segments.protect(entry.addr));
                 // Old nodes after new ones would look like the rest of the new chain. So new nodes
@@ -253,16 +258,6 @@ impl F2fs {
     }
 }
 
-/// Warns that the first superblock is damaged, and says whether it is restored.
-fn warn_of_backup(options: &MountOptions) {
-    let repair = if options.read_only {
-        "opening the volume for writing repairs it"
-    } else {
-        "it is written over the first"
-    };
-    tracing::warn!("the first superblock is damaged: the second one is used, and {repair}");
-}
-
 /// Warns that an older checkpoint is used, because the newest one is damaged.
 fn warn_of_damaged_pack(buffers: &BufferCache, layout: &Layout, loaded: &Loaded) {
     // Whether it can be read concerns nobody but the check.
@@ -291,7 +286,7 @@ fn load(
 ) -> Result<(F2fs, Chain)> {
     let Probe { superblock, mut layout, from_backup } = probe;
     if from_backup {
-        warn_of_backup(options);
+        damage::warn_of_backup(options);
     }
     let zones = match device.as_zoned() {
         Some(_) if superblock.features.contains(Features::BLKZONED) && !options.read_only => {

@@ -36,7 +36,8 @@ pub(crate) fn trim(mount: &MountState, offset: u64, len: u64, minimum: u64) -> R
         let start = store.layout.address(*segno, 0).bytes();
         start < range.end && range.start < start + SEGMENT_BYTES
     };
-    let segments = (0..store.layout.main_segments).map(SegNo).filter(inside);
+    let segments = || (0..store.layout.main_segments).map(SegNo).filter(inside);
+    store.segments.ask_all(segments())?;
     let minimum = u32::try_from(minimum.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX);
-    store.checkpoints.discard(&store.segments.undiscarded_runs(segments, minimum))
+    store.checkpoints.discard(&store.segments.undiscarded_runs(segments(), minimum))
 }

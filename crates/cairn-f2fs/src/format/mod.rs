@@ -34,6 +34,7 @@ pub(crate) mod hash;
 pub mod inode;
 pub mod layout;
 pub mod log;
+pub(crate) mod named;
 pub mod nat;
 pub mod node;
 pub(crate) mod orphan;

@@ -27,9 +27,8 @@ use crate::checkpoint::summaries;
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::format::inode::InlineFlags;
 use crate::format::units::{BlockAddr, Nid, SegNo};
-use crate::format::{Features, Inode as Record, Log, NodeFooter, Summary, node};
+use crate::format::{Features, Log, NodeFooter, Summary, named};
 use crate::segment::SegmentOwners;
 use crate::store::live;
 
@@ -287,15 +286,5 @@ fn pointer(disk: &Disk, owner: Summary) -> Result<Option<BlockAddr>> {
     let image = disk.buffers.get(entry.block_addr.pba())?.image();
     let footer = NodeFooter::read(&image);
     footer.check(owner.nid, entry.ino, entry.block_addr)?;
-    let slot = owner.ofs_in_node;
-    if !footer.is_inode() {
-        let is_slot = usize::from(slot) < node::POINTERS;
-        return Ok(is_slot.then(|| node::data_pointer(&image, slot.into())));
-    }
-    let record = Record::decode(&image, owner.nid, disk.layout.features)?;
-    let has_none = record.inline.intersects(INLINE) || u32::from(slot) >= record.address_slots();
-    Ok((!has_none).then(|| record.data_pointer(&image, slot.into())))
+    Ok(named::data_pointer(&image, &footer, owner.ofs_in_node, disk.layout.features)?)
 }
-
-/// Flags of inodes without pointers.
-const INLINE: InlineFlags = InlineFlags::DATA.union(InlineFlags::DENTRY);

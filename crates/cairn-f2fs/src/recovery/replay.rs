@@ -261,7 +261,7 @@ impl Replay<'_> {
 
     /// Removes the block from its present owner, which had it before the block moved here.
     fn take_from_owner(&self, addr: BlockAddr) -> Result<()> {
-        if !self.store.segments.is_valid(addr) {
+        if !self.store.segments.is_in_use(addr) {
             return Ok(());
         }
         let (_, owner) = self.store.segments.owner_of(addr)?;

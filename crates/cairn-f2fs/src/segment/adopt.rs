@@ -4,6 +4,7 @@
 //! overwritten, and then moves all logs on ([`Segments::resume`]) before anything is placed: until
 //! then the next block of a log may be one that is in use.
 
+use super::place::Wait;
 use super::{Owner, Segments};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
@@ -18,6 +19,12 @@ impl Segments {
     /// The block is outside the main area or in use already, its segment holds the other class of
     /// blocks, or its summary cannot be read.
     pub(crate) fn adopt(&self, addr: BlockAddr, log: Log, owner: Owner) -> Result<()> {
+        self.ask_segment(self.locate(addr)?.0)?;
+        self.take_in(addr, log, owner)
+    }
+
+    /// As [`Segments::adopt`], for a segment that is not doubted or is being asked.
+    pub(super) fn take_in(&self, addr: BlockAddr, log: Log, owner: Owner) -> Result<()> {
         let (segno, block) = self.locate(addr)?;
         self.with_summaries(|state, loaded| {
             let table = &state.table;
@@ -39,7 +46,7 @@ impl Segments {
                     (Some(closed), _) => closed.summary,
                     (None, _) if empty => SummaryBlock::empty(log.is_node()),
                     (None, Some((read, summary))) if read == segno => summary,
-                    _ => return Err(segno),
+                    _ => return Err(Wait::Summary(segno)),
                 };
                 let mut summary = SummaryBlock { is_node: log.is_node(), ..summary };
                 summary.entries[usize::from(block)] = owner;

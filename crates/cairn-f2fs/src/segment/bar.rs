@@ -16,6 +16,7 @@ impl Segments {
     /// # Errors
     /// A log finds no room elsewhere, or a summary cannot be read.
     pub(crate) fn bar(&self, sections: Range<u32>) -> Result<()> {
+        self.ask_all(self.segments_in(&sections).map(SegNo))?;
         {
             let mut state = self.state.lock();
             assert!(state.barred.is_empty(), "sections are barred once");
@@ -37,7 +38,7 @@ impl Segments {
                     self.advance(state, log, successor);
                     Ok(Ok(()))
                 }
-                Search::Read(segno) => Err(segno),
+                Search::First(wait) => Err(wait),
                 Search::Nothing => Ok(Err(Error::NO_SPACE)),
             }
         })?

@@ -19,6 +19,7 @@ use cairn_base::units::as_u64;
 use cairn_block::reserve::expect_room;
 use cairn_cache::block::BufferCache;
 
+use super::doubt::Doubt;
 use super::log::LogState;
 use super::table::Table;
 use super::{Mode, Segments, State};
@@ -80,7 +81,7 @@ impl Segments {
             let summary = SummaryBlock { entries, ..SummaryBlock::empty(log.is_node()) };
             LogState { position: checkpoint.log(log), summary }
         });
-        let state = State {
+        let mut state = State {
             table,
             logs,
             closed: HashMap::new(),
@@ -98,7 +99,9 @@ impl Segments {
             victim_cursor: current,
             kbytes_written: summaries.kbytes_written,
             moved: false,
+            doubt: None,
         };
+        state.doubt = Doubt::of(&state, checkpoint, &layout);
         Ok(Self::wrap(layout, mode, cache, runtime, checkpoint.elapsed_time, state))
     }
 }

@@ -17,6 +17,7 @@
 mod adopt;
 mod bar;
 mod discards;
+mod doubt;
 mod flush;
 mod free;
 mod load;
@@ -46,6 +47,7 @@ use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Layout, Log, SegNo, Summary};
 
 pub(crate) use discards::BlockRun;
+pub(crate) use doubt::{Kept, Proof};
 pub(crate) use flush::SitPlan;
 pub(crate) use flush::Summaries;
 pub(crate) use load::SegmentSources;
@@ -57,6 +59,7 @@ pub(crate) use sections::LiveBlocks;
 pub(crate) use sections::SectionInfo;
 pub(crate) use summaries::QueuedSummary;
 
+use doubt::Doubt;
 use log::LogState;
 use table::Table;
 
@@ -87,6 +90,8 @@ pub struct Segments {
     state: Mutex<State>,
     /// The zones, if sections are zones.
     zones: OnceLock<Arc<ZoneOrder>>,
+    /// Who tells which blocks are in use, if the SIT is doubted.
+    proof: OnceLock<Box<dyn Proof>>,
     /// Counters.
     pub stats: SegmentStats,
 }
@@ -141,6 +146,8 @@ struct State {
     kbytes_written: u64,
     /// True if a log has moved or a summary has changed since the last snapshot.
     moved: bool,
+    /// See [`doubt`].
+    doubt: Option<Doubt>,
 }
 
 struct Closed {
@@ -182,6 +189,7 @@ impl Segments {
             clock,
             state,
             zones: OnceLock::new(),
+            proof: OnceLock::new(),
             stats: SegmentStats::default(),
         }
     }

@@ -32,17 +32,32 @@ pub(super) enum Successor {
     Tail(SegNo, Box<SummaryBlock>, u16),
 }
 
+impl Successor {
+    const fn segno(&self) -> SegNo {
+        match self {
+            Self::Fresh(segno) | Self::Holes(segno, _) | Self::Tail(segno, ..) => *segno,
+        }
+    }
+}
+
+/// What must be done first, without the lock.
+pub(super) enum Wait {
+    /// The summary of this segment must be read.
+    Summary(SegNo),
+    /// It must be asked which blocks of this segment are in use ([`super::doubt`]).
+    Doubt(SegNo),
+}
+
 pub(super) enum Search {
     Found(Successor),
-    /// The summary of this segment must be read first.
-    Read(SegNo),
+    First(Wait),
     /// Nothing is left.
     Nothing,
 }
 
 enum Step {
     Placed(Placed),
-    Read(SegNo),
+    First(Wait),
     Full,
 }
 
@@ -60,7 +75,7 @@ impl Segments {
         self.with_summaries(|state, loaded| match self.try_place(state, log, owners, loaded) {
             Step::Placed(placed) => Ok(Ok(placed)),
             Step::Full => Ok(Err(Error::NO_SPACE)),
-            Step::Read(segno) => Err(segno),
+            Step::First(wait) => Err(wait),
         })?
     }
 
@@ -86,23 +101,24 @@ impl Segments {
             match self.try_place(state, log, owners, loaded) {
                 Step::Placed(placed) => Ok(Ok(Some(placed))),
                 Step::Full => Ok(Ok(None)),
-                Step::Read(segno) => Err(segno),
+                Step::First(wait) => Err(wait),
             }
         })?
     }
 
-    /// Calls `step` with the lock held until it returns a result. If it asks for a segment's
-    /// summary, the summary is read without the lock and passed to the next call.
+    /// Calls `step` with the lock held until it returns a result. What it asks for is done without
+    /// the lock; a summary that was read is passed to the next call.
     pub(super) fn with_summaries<T>(
         &self,
-        mut step: impl FnMut(&mut State, &mut Option<(SegNo, SummaryBlock)>) -> Result<T, SegNo>,
+        mut step: impl FnMut(&mut State, &mut Option<(SegNo, SummaryBlock)>) -> Result<T, Wait>,
     ) -> Result<T> {
         let mut loaded = None;
         loop {
             let outcome = step(&mut self.state.lock(), &mut loaded);
             match outcome {
                 Ok(value) => return Ok(value),
-                Err(segno) => loaded = Some((segno, self.read_summary(segno)?)),
+                Err(Wait::Summary(segno)) => loaded = Some((segno, self.read_summary(segno)?)),
+                Err(Wait::Doubt(segno)) => self.ask(segno)?,
             }
         }
     }
@@ -120,7 +136,7 @@ impl Segments {
         if run.after.is_none() {
             match self.successor(state, log, loaded) {
                 Search::Found(found) => successor = Some(found),
-                Search::Read(segno) => return Step::Read(segno),
+                Search::First(wait) => return Step::First(wait),
                 Search::Nothing if run.count == 1 => return Step::Full,
                 Search::Nothing => {
                     // The last block stays free: a log always has a next one.
@@ -152,6 +168,20 @@ impl Segments {
         log: Log,
         loaded: &mut Option<(SegNo, SummaryBlock)>,
     ) -> Search {
+        match self.find_successor(state, log, loaded) {
+            Search::Found(found) if state.is_doubted(found.segno()) => {
+                Search::First(Wait::Doubt(found.segno()))
+            }
+            search => search,
+        }
+    }
+
+    fn find_successor(
+        &self,
+        state: &State,
+        log: Log,
+        loaded: &mut Option<(SegNo, SummaryBlock)>,
+    ) -> Search {
         let current = &state.logs[log.index()];
         let free = &state.table.free;
         if let (AllocType::Lfs, Some(next)) =
@@ -161,7 +191,7 @@ impl Segments {
         }
         let scarce = self.mode == Mode::Adaptive && free.free_sections() <= state.reuse_below;
         if scarce
-            && let found @ (Search::Found(_) | Search::Read(_)) = find_holes(state, log, loaded)
+            && let found @ (Search::Found(_) | Search::First(_)) = find_holes(state, log, loaded)
         {
             return found;
         }
@@ -253,7 +283,7 @@ fn find_holes(state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)
     let Some(segno) = best else { return Search::Nothing };
     match state.closed.get(&segno) {
         Some(closed) => Search::Found(Successor::Holes(segno, Box::new(closed.summary.clone()))),
-        None => Search::Read(segno),
+        None => Search::First(Wait::Summary(segno)),
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! So no log needs more space than it had before the power cut.
 
-use super::place::Successor;
+use super::place::{Successor, Wait};
 use super::{Segments, State};
 use crate::error::{Error, Result};
 use crate::format::log::AllocType;
@@ -57,14 +57,26 @@ impl Segments {
     /// As [`Segments::resume`].
     pub(super) fn resume_log(&self, log: Log, keep: u32) -> Result<()> {
         self.with_summaries(|state, loaded| {
+            // The summary of a segment without blocks in use is lost when its log leaves it.
+            let old = state.logs[log.index()].segno();
+            if state.is_doubted(old) {
+                return Err(Wait::Doubt(old));
+            }
             let scarce = state.table.free.free_sections() <= keep;
             let tail = if scarce { self.tail(state, log) } else { None };
             let Some(tail) = tail else {
-                let fresh = self.fresh_segment(state, log).map(Successor::Fresh);
-                return Ok(fresh
-                    .map(|fresh| self.advance(state, log, fresh))
-                    .ok_or(Error::NO_SPACE));
+                let Some(fresh) = self.fresh_segment(state, log) else {
+                    return Ok(Err(Error::NO_SPACE));
+                };
+                if state.is_doubted(fresh) {
+                    return Err(Wait::Doubt(fresh));
+                }
+                self.advance(state, log, Successor::Fresh(fresh));
+                return Ok(Ok(()));
             };
+            if state.is_doubted(tail.segno) {
+                return Err(Wait::Doubt(tail.segno));
+            }
             if tail.segno == state.logs[log.index()].segno() {
                 let position = &mut state.logs[log.index()].position;
                 (position.blkoff, position.alloc) = (tail.blkoff, AllocType::Lfs);
@@ -77,7 +89,7 @@ impl Segments {
                     SummaryBlock::empty(log.is_node())
                 }
                 (None, Some((segno, summary))) if segno == tail.segno => summary,
-                (None, _) => return Err(tail.segno),
+                (None, _) => return Err(Wait::Summary(tail.segno)),
             };
             self.advance(state, log, Successor::Tail(tail.segno, Box::new(summary), tail.blkoff));
             Ok(Ok(()))

@@ -50,6 +50,11 @@ impl Segments {
     /// when it is used. Returns the number of reset zones.
     pub(crate) fn reset_free(&self) -> u32 {
         let Some(zones) = self.zones.get() else { return 0 };
+        if let Err(error) = self.ask_written() {
+            tracing::warn!(%error, "free zones are not reset: whether they are in use is not \
+                known");
+            return 0;
+        }
         let resets = {
             let state = self.state.lock();
             self.resets(zones, &state)
@@ -63,6 +68,22 @@ impl Segments {
         }
         self.stats.zones_reset.add(done.into());
         done
+    }
+
+    /// Asks for the segments of free sections whose zones were written.
+    fn ask_written(&self) -> Result<()> {
+        if !self.is_doubted() {
+            return Ok(());
+        }
+        let free = {
+            let state = self.state.lock();
+            let is_free = |section: &u32| state.table.free.is_section_free(*section);
+            (0..self.layout.sections).filter(is_free).collect::<Vec<_>>()
+        };
+        let written = free.into_iter().filter(|one| self.written_in(*one).is_some_and(|at| at > 0));
+        written
+            .flat_map(|section| Self::segments_of(&self.layout, section))
+            .try_for_each(|segno| self.ask_segment(segno))
     }
 
     fn resets(&self, zones: &ZoneOrder, state: &State) -> Vec<PendingReset> {

@@ -16,6 +16,7 @@
 //! `Node::modify`: crate::node::Node::modify
 
 pub(crate) mod live;
+mod proof;
 mod report;
 
 use std::sync::Arc;
@@ -114,6 +115,10 @@ impl Store {
         })?);
         let space = Space::new(checkpoint, &layout);
         let nat = Arc::new(Nat::new(Arc::new(layout), cache.clone(), checkpoint, &journals.nat));
+        if segments.is_doubted() {
+            let (device, nat) = (device.clone(), nat.clone());
+            segments.set_proof(Box::new(proof::Nodes { layout, device, nat }));
+        }
         let room = Room { segments: segments.clone(), space: space.clone() };
         let version = checkpoint.node_version();
         let nodes =

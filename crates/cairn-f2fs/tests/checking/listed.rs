@@ -11,7 +11,7 @@ use cairn_f2fs::format::units::Nid;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use crate::inject::Injection;
+use crate::inject::{Injection, Target};
 use crate::readers::View;
 use crate::repair::damaged;
 use crate::rescue::rescued;
@@ -26,9 +26,9 @@ const COMPACT: u32 = 4;
 /// In an orphan block: how many it names.
 const COUNT_AT: usize = 4088;
 /// In a block of compact summaries: the journal of the SIT, and entries of each.
-const SIT_AT: usize = 507;
+pub const SIT_AT: usize = 507;
 pub const NAT_ENTRY: usize = 13;
-const SIT_ENTRY: usize = 78;
+pub const SIT_ENTRY: usize = 78;
 
 pub fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
@@ -140,11 +140,16 @@ fn a_wrong_entry_of_a_journal_costs_nothing() {
 
 /// The summaries of the pack with the journals, and where they are.
 pub fn journals(judge: &Judge) -> (u64, Vec<u8>) {
-    let (head, contents) = judge.target.pack();
-    let head = judge.target.read(head);
+    journal_of(&judge.target)
+}
+
+/// As [`journals`].
+pub fn journal_of(target: &Target) -> (u64, Vec<u8>) {
+    let (head, contents) = target.pack();
+    let head = target.read(head);
     assert!(word(&head, FLAGS_AT) & COMPACT != 0);
     let at = contents[word(&head, START_SUM_AT) as usize - 1];
-    (at, judge.target.read(at))
+    (at, target.read(at))
 }
 
 /// A volume without the NAT's entry of an inode, and with an impossible entry of its segment.
@@ -313,7 +318,7 @@ fn a_wrong_entry_before_a_chain_costs_nothing() {
 }
 
 /// The first block in use of a segment becomes a free one, and the count agrees.
-fn unmarked(bytes: &mut [u8], entry: usize) {
+pub fn unmarked(bytes: &mut [u8], entry: usize) {
     let count = u16::from_le_bytes([bytes[entry], bytes[entry + 1]]);
     if let Some(at) = (entry + 2..entry + 66).find(|at| bytes[*at] != 0) {
         bytes[at] &= bytes[at] - 1;

@@ -2,6 +2,7 @@
 //! finds on a damaged one is found.
 
 mod blocks;
+mod called_free;
 mod chain;
 mod clean;
 mod clusters;

@@ -238,7 +238,7 @@ impl Table {
         self.current.contains(&Some(segno))
     }
 
-    #[cfg(test)]
+    /// Valid blocks of all segments.
     pub(super) const fn valid_total(&self) -> u64 {
         self.valid_total
     }

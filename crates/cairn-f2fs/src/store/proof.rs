@@ -1,0 +1,74 @@
+//! Which blocks of a segment are in use, whatever the SIT says: those to which the pointers that
+//! its summary names lead, and nodes to which the NAT leads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+
+use crate::blocks;
+use crate::error::{Error, Result};
+use crate::format::{BlockAddr, Layout, NodeFooter, named};
+use crate::nat::Nat;
+use crate::segment::{Owner, Proof};
+
+/// The nodes on the device.
+pub(super) struct Nodes {
+    pub(super) layout: Layout,
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) nat: Arc<Nat>,
+}
+
+impl Nodes {
+    /// Where the node with the pointer is that a summary names.
+    fn holder(&self, owner: Owner) -> Result<Option<(BlockAddr, Owner)>> {
+        let entry = match self.nat.lookup(owner.nid) {
+            Err(Error::Corrupt(_)) => return Ok(None),
+            entry => entry?,
+        };
+        let is_old = entry.is_free() || entry.version != owner.version;
+        let is_node = !is_old && self.layout.in_main(entry.block_addr);
+        Ok(is_node.then_some((entry.block_addr, owner)))
+    }
+}
+
+impl Proof for Nodes {
+    fn nodes(&self, owners: &[(BlockAddr, Owner)]) -> Result<Vec<(BlockAddr, Owner)>> {
+        let mut used = Vec::new();
+        for (addr, owner) in owners {
+            match self.nat.address(owner.nid) {
+                Ok(found) if found == Some(*addr) => used.push((*addr, *owner)),
+                Ok(_) | Err(Error::Corrupt(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(used)
+    }
+
+    fn data(&self, owners: &[(BlockAddr, Owner)]) -> Result<Vec<(BlockAddr, Owner)>> {
+        let mut holders: HashMap<BlockAddr, Vec<(BlockAddr, Owner)>> = HashMap::new();
+        for (addr, owner) in owners {
+            if let Some((holder, owner)) = self.holder(*owner)? {
+                holders.entry(holder).or_default().push((*addr, owner));
+            }
+        }
+        let mut places: Vec<BlockAddr> = holders.keys().copied().collect();
+        places.sort_unstable();
+        let mut used = Vec::new();
+        let images = blocks::read_many(&*self.device, &places)?;
+        for (place, image) in places.iter().zip(images.iter()) {
+            let footer = NodeFooter::read(image);
+            for (addr, owner) in holders.get(place).into_iter().flatten() {
+                let features = self.layout.features;
+                // What is damaged proves nothing.
+                if footer.nid == owner.nid
+                    && named::data_pointer(image, &footer, owner.ofs_in_node, features)
+                        .is_ok_and(|pointer| pointer == Some(*addr))
+                {
+                    used.push((*addr, *owner));
+                }
+            }
+        }
+        Ok(used)
+    }
+}
