@@ -368,7 +368,7 @@ cairn_check::kinds! {
     /// The place of a value.
     XATTR_PLACE = "ext4.xattr.place", Accounting,
         "The value of an extended attribute is not where its entry says, and the other values show \
-            where it is.",
+            where it is; or it is empty.",
         "The place is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
@@ -385,8 +385,8 @@ cairn_check::kinds! {
         "The checksum is computed.";
     /// Hash of an attribute.
     XATTR_HASH = "ext4.xattr.hash", Accounting,
-        "The hash of an extended attribute does not match its name and value.",
-        "The hash is computed.";
+        "The hash of an extended attribute does not match its name, value and padding.",
+        "The padding is cleared, and the hash is computed.";
     /// References to an attribute block.
     XATTR_REFERENCES = "ext4.xattr.references", Accounting,
         "The attribute block does not count the inodes that share it.",
