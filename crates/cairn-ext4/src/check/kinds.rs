@@ -89,9 +89,10 @@ cairn_check::kinds! {
         "The group is counted again, and the checksum is computed.";
     /// A field of a descriptor contradicts the volume, and its backup or the bitmap does not.
     GROUP_CONTRADICTED = "ext4.group.contradicted", Accounting,
-        "The group descriptor contradicts its backup, or the group's inode bitmap, and what the \
-            volume holds agrees with these.",
-        "The place is that of the backup; all inodes of the table are read.";
+        "The group descriptor contradicts its backup, the group's inode bitmap, or where the root \
+            is, and what the volume holds agrees with these.",
+        "The place is that of the backup, or the one by which there is a root; all inodes of the \
+            table are read.";
     /// The place of a bitmap or table.
     GROUP_PLACE = "ext4.group.place", Losing,
         "The group descriptor places a bitmap or an inode table where none can be.",
