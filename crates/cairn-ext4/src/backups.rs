@@ -87,6 +87,12 @@ pub(crate) fn anywhere(device: &dyn BlockDevice, limit: u64) -> Option<Found> {
     marked(device, 0..SEARCHED, limit).next()
 }
 
+/// As [`anywhere`], where [`all`] has found none: its places are left out.
+#[must_use]
+pub(crate) fn farther(device: &dyn BlockDevice, limit: u64) -> Option<Found> {
+    marked(device, NEAR..SEARCHED, limit).next()
+}
+
 /// The backup at a byte offset, by its own description.
 #[must_use]
 pub(crate) fn described(device: &dyn BlockDevice, at: u64, limit: u64) -> Option<Found> {

@@ -73,7 +73,7 @@ pub use error::{Error, Result};
 pub use info::Info;
 pub use options::MountOptions;
 
-pub use probe::{Probe, probe, probe_all_backups, probe_at, probe_backups};
+pub use probe::{Probe, is_marked, is_sound, probe, probe_all_backups, probe_at, probe_backups};
 pub use raw::SuperblockChoice;
 pub use volume::Ext4;
 

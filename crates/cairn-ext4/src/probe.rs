@@ -86,16 +86,32 @@ impl Backup {
     }
 }
 
+/// Is a superblock in its place, sound or not? Reads nothing else.
+///
+/// # Errors
+/// The device cannot be read.
+pub fn is_marked(device: &dyn BlockDevice) -> Result<bool> {
+    Ok(format::magic_of(&first_bytes(device)?) == Some(format::MAGIC))
+}
+
+/// Is the first superblock one that is used, so that no backup is looked for?
+#[must_use]
+pub fn is_sound(device: &dyn BlockDevice) -> bool {
+    let first = first_bytes(device).unwrap_or_default();
+    let size = device.geometry().size;
+    Superblock::decode(&first).is_ok_and(|superblock| Layout::new(&superblock, size).is_ok())
+}
+
 /// Looks for a volume. `None` if the magic number is missing. If the first superblock is damaged,
 /// uses a backup.
 ///
 /// # Errors
 /// The device cannot be read, or the superblock is damaged and there is no backup.
 pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
-    let first = first_bytes(device)?;
-    if format::magic_of(&first) != Some(format::MAGIC) {
+    if !is_marked(device)? {
         return Ok(None);
     }
+    let first = first_bytes(device)?;
     let decoded = Superblock::decode(&first);
     let wrong = match &decoded {
         Ok(superblock) => Layout::new(superblock, device.geometry().size).err(),

@@ -9,7 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn::{Copies, ImageSpec, Structure};
+use cairn::runtime::Threads;
+use cairn::{Copies, ImageSpec, OpenOptions, Structure};
+use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::Stats;
 use cairn_check::Fields;
 use cairn_check::salvage::{Contents, Found, Loss, Receiver};
 use cairn_testkit::judge;
@@ -292,4 +295,17 @@ fn a_rescue_with_a_backup_replays_the_log() {
     let files = rescued(&killed);
     assert!(files.paths.values().any(|path| path.ends_with(b"kept")), "{:?}", files.paths.values());
     assert_eq!(files.losses.len(), 0, "{:?}", files.losses);
+}
+
+/// Of a damaged superblock without a backup, all places are read once for each opening.
+#[test]
+fn a_damaged_superblock_is_searched_for_backups_once() {
+    let mut bytes = vec![0; 16 << 20];
+    bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
+    let stats = Arc::new(Stats::new(Arc::new(MemoryDevice::from_image(&bytes))));
+    let opened = cairn::open_on(stats.clone(), Threads::new(), &OpenOptions::default());
+    let said = opened.map(drop).unwrap_err().to_string();
+    assert!(said.contains("superblock"), "{said}");
+    let read = stats.snapshot().read_bytes;
+    assert!(read >= 16 << 20 && read < 24 << 20, "{read} bytes");
 }

@@ -224,9 +224,10 @@ impl Container<'_> {
         what.is_some()
     }
 
-    /// In an inode the hash may be 0.
+    /// In an inode the hash may be 0. It covers the padding, which Linux writes as zeros.
     fn check_hash(&self, attribute: &Attribute<'_>, value: &[u8]) {
-        let hashes = xattr::entry_hashes(attribute.name, value);
+        let words = [value, attribute.padding].concat();
+        let hashes = xattr::entry_hashes(attribute.name, &words);
         let may_miss = self.location == XattrLocation::Inode && attribute.hash == 0;
         if self.is_sealed && !may_miss && !hashes.contains(&attribute.hash) {
             let finding = Finding::new(&kinds::XATTR_HASH, self.place(attribute.name));

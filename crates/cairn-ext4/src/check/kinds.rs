@@ -89,9 +89,10 @@ cairn_check::kinds! {
         "The group is counted again, and the checksum is computed.";
     /// A field of a descriptor contradicts the volume, and its backup or the bitmap does not.
     GROUP_CONTRADICTED = "ext4.group.contradicted", Accounting,
-        "The group descriptor contradicts its backup, or the group's inode bitmap, and what the \
-            volume holds agrees with these.",
-        "The place is that of the backup; all inodes of the table are read.";
+        "The group descriptor contradicts its backup, the group's inode bitmap, or where the root \
+            is, and what the volume holds agrees with these.",
+        "The place is that of the backup, or the one by which there is a root; all inodes of the \
+            table are read.";
     /// The place of a bitmap or table.
     GROUP_PLACE = "ext4.group.place", Losing,
         "The group descriptor places a bitmap or an inode table where none can be.",
@@ -368,7 +369,7 @@ cairn_check::kinds! {
     /// The place of a value.
     XATTR_PLACE = "ext4.xattr.place", Accounting,
         "The value of an extended attribute is not where its entry says, and the other values show \
-            where it is.",
+            where it is; or it is empty.",
         "The place is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
@@ -385,8 +386,8 @@ cairn_check::kinds! {
         "The checksum is computed.";
     /// Hash of an attribute.
     XATTR_HASH = "ext4.xattr.hash", Accounting,
-        "The hash of an extended attribute does not match its name and value.",
-        "The hash is computed.";
+        "The hash of an extended attribute does not match its name, value and padding.",
+        "The padding is cleared, and the hash is computed.";
     /// References to an attribute block.
     XATTR_REFERENCES = "ext4.xattr.references", Accounting,
         "The attribute block does not count the inodes that share it.",

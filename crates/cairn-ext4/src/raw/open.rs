@@ -116,7 +116,7 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
         notes.push(format!("the superblock is damaged ({why}), and there is no backup"));
         return Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None });
     }
-    let Some(found) = backups::anywhere(device, ANY_SIZE) else { return Err(why.into()) };
+    let Some(found) = backups::farther(device, ANY_SIZE) else { return Err(why.into()) };
     notes.push(instead(&found, &why));
     Ok(found.into())
 }

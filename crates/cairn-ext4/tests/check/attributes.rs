@@ -235,3 +235,50 @@ fn permissions_beyond_rwx_in_an_access_control_list_cost_nothing() {
     assert_eq!((plan.before.count(), plan.changes.is_empty()), (0, true));
     snapshot(sound).assert_same(&snapshot(after));
 }
+
+/// A block of attributes that e2fsck would give up, or one hash of it: the entry of an empty value
+/// with a place behind the block, and padding that the hash covers. Nothing is lost.
+#[test]
+fn the_place_of_an_empty_value_and_the_padding_of_others_are_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 8 << 20, &["-t", "ext4", "-b", "1024", "-I", "128", "-O", "^metadata_csum"]);
+    let mount = KernelMount::new(&path, "");
+    let file = mount.path().join("file");
+    std::fs::write(&file, "contents").unwrap();
+    for (name, value) in [("user.empty", ""), ("user.long", "12345")] {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&file, name, value.as_bytes(), flags).unwrap();
+    }
+    mount.unmount();
+    let sound = read_image(&path).unwrap();
+    let said = judge::run("debugfs", ["-R", "stat /file", path.to_str().unwrap()]);
+    let block = said.split("File ACL: ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let block = block.parse::<u64>().unwrap() * 1024;
+    let bytes = sound.read_at(block, 1024).unwrap().to_vec();
+    let find =
+        |what: &[u8]| bytes.windows(what.len()).position(|part| part == what).unwrap() as u64;
+    let empty = find(b"empty") - 14;
+    let padding = find(b"12345") + 5;
+    let before = snapshot(sound.fork());
+    for (what, at, new) in [
+        ("behind the end", empty, &1025_u16.to_le_bytes()[..]),
+        ("far behind the end", empty, &[0xff, 0xff]),
+        ("the first byte of the padding", padding, &[1]),
+        ("the last byte of the padding", padding + 2, &[0x80]),
+    ] {
+        let device = sound.fork();
+        device.write_at(block + at, new.to_vec()).unwrap();
+        assert!(complaint(&device, &hurt).is_some(), "{what}: e2fsck finds nothing");
+        let (plan, after) = repaired(&device, Scope::Accounting).expect(what);
+        assert!(plan.steps.losing().next().is_none(), "{what}");
+        assert_eq!(complaint(&after, &hurt), None, "{what}");
+        assert_eq!(snapshot(after), before, "{what}");
+    }
+    // The last place at which e2fsck finds nothing.
+    let device = sound.fork();
+    device.write_at(block + empty, 1024_u16.to_le_bytes().to_vec()).unwrap();
+    assert_eq!(complaint(&device, &hurt), None);
+    let found = crate::support::check(std::sync::Arc::new(device)).unwrap();
+    assert_eq!(found.count(), 0);
+}

@@ -12,7 +12,7 @@ use cairn_check::repair::undo::file_size;
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::{KernelMount, command, mke2fs};
+use cairn_testkit::judge::{self, KernelMount, command, mke2fs};
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
 
 use crate::repaired::{complaint, place_of, plan, snapshot};
@@ -357,7 +357,8 @@ fn descriptors_that_became_noise_cost_no_file() {
     }
 }
 
-/// A table of inodes that no copy knows: its files are listed one by one, or the repair is refused.
+/// A table of inodes whose place no copy knows is found by the root in it. Without a root, a repair
+/// is refused.
 #[test]
 fn a_lost_table_is_not_a_single_loss() {
     let dir = tempfile::tempdir().unwrap();
@@ -369,7 +370,21 @@ fn a_lost_table_is_not_a_single_loss() {
     let (_, place, bytes) = rows.into_iter().find(|(what, ..)| is_it(what)).unwrap();
     let hurt = filled.device.fork();
     hurt.write_at(place, bytes).unwrap();
-    assert!(matches!(plan(hurt, Scope::All), Err(cairn_ext4::Error::Refused(_))));
+    let rootless = hurt.fork();
+    let planned = plan(hurt.fork(), Scope::All).unwrap();
+    assert_eq!(planned.steps.losing().count(), 0);
+    planned.apply(&hurt, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+    assert_eq!(filled.lost(&mounted(hurt.fork()).unwrap()), [""; 0]);
+    assert_eq!(complaint(&hurt, &at), None);
+    write_image(&filled.device, &at).unwrap();
+    rootless.write_at(place_of(&at, "<2>"), vec![0; 256]).unwrap();
+    // The log has copies of the table's first block.
+    let log = judge::run("debugfs", ["-R", "blocks <8>", at.to_str().unwrap()]);
+    let blocks: Vec<u64> = log.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    for block in blocks {
+        rootless.write_at(block * 4096, vec![0; 4096]).unwrap();
+    }
+    assert!(matches!(plan(rootless, Scope::All), Err(cairn_ext4::Error::Refused(_))));
 }
 
 /// If most files would be lost, and nothing says by which field, a repair changes nothing.

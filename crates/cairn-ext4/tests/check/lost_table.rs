@@ -1,14 +1,14 @@
 //! The inode table of a group is lost: what a repair loses is listed by its path, and a rescue
-//! takes the copies that the journal still has.
+//! takes the copies that the journal still has. Where only its place is lost, nothing is.
 
 use cairn_block::BlockDeviceExt;
 use cairn_check::repair::Scope;
-use cairn_testkit::crash::read_image;
-use cairn_testkit::judge;
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{self, KernelMount};
 
 use crate::forms::rescued;
 use crate::injected::image;
-use crate::repaired::{complaint, repaired};
+use crate::repaired::{complaint, repaired, snapshot};
 
 const BLOCK: u64 = 1024;
 
@@ -38,4 +38,67 @@ fn what_is_lost_with_a_table_is_listed_and_rescued_from_the_journal() {
         let said = complaint(&after, &hurt);
         assert!(said.is_none(), "{}", said.unwrap_or_default());
     }
+}
+
+/// The count of links became 0. Names lead to the inode, the bitmap has it, and it has no deletion
+/// time: it is no deleted one.
+#[test]
+fn an_inode_that_counts_no_links_keeps_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for features in ["^metadata_csum", "metadata_csum"] {
+        image(&path, &["-t", "ext4", "-b", "1024", "-N", "512", "-O", features]);
+        let mount = KernelMount::new(&path, "");
+        std::fs::hard_link(mount.path().join("file"), mount.path().join("tree/hard")).unwrap();
+        mount.unmount();
+        let sound = read_image(&path).unwrap();
+        let tree = snapshot(sound.fork());
+        for name in ["/file", "/tree", "/tree/below", "/tree/a name of some length 20"] {
+            write_image(&sound, &path).unwrap();
+            let request = format!("sif \"{name}\" links_count 0");
+            judge::run("debugfs", ["-w", "-R", &request, path.to_str().unwrap()]);
+            let device = read_image(&path).unwrap();
+            let (plan, after) = repaired(&device, Scope::Accounting).expect(name);
+            assert_eq!(plan.steps.losing().count(), 0, "{features} {name}");
+            assert_eq!(complaint(&after, &hurt), None, "{features} {name}");
+            assert_eq!(snapshot(after), tree, "{features} {name}");
+        }
+    }
+}
+
+/// One group has no backup of its descriptor, and without checksums nothing says that it is wrong.
+#[test]
+fn the_place_of_the_first_table_is_found_by_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let mut wrong = Vec::new();
+    for args in [
+        &["-t", "ext4", "-b", "1024", "-N", "512", "-O", "^metadata_csum"][..],
+        &["-t", "ext2", "-b", "1024", "-N", "512"],
+        &["-t", "ext4", "-b", "4096", "-N", "512", "-O", "^metadata_csum,bigalloc", "-C", "16384"],
+    ] {
+        image(&path, args);
+        let sound = read_image(&path).unwrap();
+        let tree = snapshot(sound.fork());
+        let size = if args.contains(&"4096") { 4096 } else { 1024 };
+        let at = if size == 1024 { 2 * size } else { size } + 8;
+        let stored = sound.read_at(at, 4).unwrap();
+        let stored = u32::from_le_bytes(stored.first_chunk().copied().unwrap());
+        for value in [stored * 2, stored + 1, stored - 1, stored ^ 0x10, stored ^ 0x200, 1, 0] {
+            let device = sound.fork();
+            device.write_at(at, value.to_le_bytes().to_vec()).unwrap();
+            let what = format!("{args:?}: {stored} -> {value}");
+            let Some((plan, after)) = repaired(&device, Scope::All) else {
+                wrong.push(format!("{what}: refused"));
+                continue;
+            };
+            if let Some(said) = complaint(&after, &hurt) {
+                wrong.push(format!("{what}: {said}"));
+            } else if snapshot(after) != tree {
+                let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+                wrong.push(format!("{what}: another tree: {lost:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

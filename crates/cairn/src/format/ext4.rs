@@ -27,6 +27,11 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
 }
 
+/// Whether a superblock is there, sound or not.
+pub(super) fn is_marked(device: &dyn BlockDevice) -> Result<bool, Cause> {
+    Ok(cairn_ext4::is_marked(device).map_err(cause)?)
+}
+
 /// Whether usual places have backup superblocks of a volume whose first superblock is lost.
 pub(super) fn probe_backups(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe_backups(device).map_err(cause)?.is_some())
@@ -61,7 +66,10 @@ pub(super) fn inspect_backups(
 }
 
 pub(super) fn needs_check(device: &Arc<dyn BlockDevice>, now: SystemTime) -> Option<String> {
-    Info::of_device(device, seconds(now)).ok()??.needs_check
+    // With a backup the volume is only read.
+    let is_sound = cairn_ext4::is_sound(&**device);
+    let info = is_sound.then(|| Info::of_device(device, seconds(now)).ok()).flatten()?;
+    info?.needs_check
 }
 
 fn seconds(now: SystemTime) -> u64 {

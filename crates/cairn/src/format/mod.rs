@@ -117,11 +117,15 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
 }
 
 /// As [`probe`], of a volume that is to be checked or rescued: backups may be in all places, for
-/// which up to 128 MiB are read.
+/// which up to 128 MiB are read. A damaged superblock of ext4 says the format, too: whoever opens
+/// the volume looks for its backups.
 ///
 /// # Errors
 /// The device fails.
 pub(crate) fn probe_damaged(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
+    if ext4::is_marked(device)? {
+        return Ok(Some(Format::Ext4));
+    }
     let found = probe(device)?;
     let left = found.is_none() && recognise::recognise(device).is_none();
     match left && ext4::probe_all_backups(device)? {
@@ -130,12 +134,13 @@ pub(crate) fn probe_damaged(device: &dyn BlockDevice) -> Result<Option<Format>, 
     }
 }
 
-/// As [`probe`], for a volume that is to be opened with these options.
+/// As [`probe`], for a volume that is to be opened with these options, where it is found out
+/// whether a superblock of ext4 is sound.
 pub(crate) fn probe_for(
     device: &dyn BlockDevice,
     options: &OpenOptions,
 ) -> Result<Option<Format>, Cause> {
-    if ext4::is_named(options) {
+    if ext4::is_named(options) || ext4::is_marked(device)? {
         return Ok(Some(Format::Ext4));
     }
     probe(device)

@@ -18,6 +18,7 @@ pub mod serve;
 pub mod signals;
 pub mod table;
 pub mod users;
+pub mod utab;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -147,6 +148,7 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         words.retain(|word| !word.starts_with("device="));
         daemon::start(&image, &options.devices, &mountpoint, &words.join(","))?;
+        utab::record(&mountpoint);
         if args.verbose {
             let line = format!("cairn: {image} mounted on {}", mountpoint.escaped());
             output::with_stdout(|stdout| writeln!(stdout, "{}", print::harmless(&line)))?;

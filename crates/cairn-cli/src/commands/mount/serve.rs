@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use cairn::{Cause, FileSystem, ImageSpec, OpenOptions, Volume};
 use cairn_base::memory::NoMemory;
@@ -17,7 +18,7 @@ use super::freezing::Freezing;
 use super::handover::{BLOCK_SIZE, Handover};
 use super::live::Live;
 use super::options::MountOptions;
-use super::{daemon, signals};
+use super::{daemon, signals, utab};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::why_unwritable;
@@ -223,11 +224,27 @@ fn run(
                       waits for it";
         Failure::start("starting the daemon", &error, advice)
     })?;
-    let served = session.run();
+    let point = session.mountpoint().to_owned();
+    let served = serve_at(&point, session, told);
     signals.close();
     let waiting = control.map(Server::close);
     served.map_err(|error| failure(&error))?;
     Ok(waiting)
+}
+
+/// Serves until the mount is gone. The starter of a daemon adds the entry for umount(8) itself.
+fn serve_at(point: &Path, session: Session, told: Told) -> Result<(), FuseError> {
+    if told == Told::Nobody {
+        let point = point.to_owned();
+        let name = "umount(8)'s entry".to_owned();
+        // Without the thread the mount has no entry, which is no reason to end.
+        let _ = thread::Builder::new().name(name).spawn(move || utab::record(&point));
+    }
+    let served = session.run();
+    if told != Told::Run {
+        utab::forget(point);
+    }
+    served
 }
 
 /// What has been started has taken its share of the address space (`ulimit -v`). Without the whole

@@ -2,9 +2,8 @@
 //! umount(8) return while the daemon of a mount of an image file still writes, so that a copy of
 //! the image could lack what was written last.
 //!
-//! umount(8) of util-linux 2.38 calls it with a relative path, and with -l or -f. For root and a
-//! whole path it asks only statfs(2), which says "fuse" of all FUSE mounts, and calls no helper of
-//! Cairn's.
+//! umount(8) of util-linux calls it with a relative path, and with -l or -f. For root and a whole
+//! path it finds it by the entry that `cairn mount` makes (`mount/utab.rs`).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +23,8 @@ Usage: umount.fuse.cairn DIRECTORY [-lfnrv]
   -h, -V  print this help, the version
 
 Returns when the image is clean on disk. It does not wait where the volume is mounted in another \
-place, too. umount(8) does not call it for root with a whole path: use cairn umount there.
+place, too. For root and a whole path, umount(8) calls it for mounts by root: use cairn umount for \
+those of ordinary users.
 ";
 
 /// The manual page: a link to the one of mount(8)'s helper.

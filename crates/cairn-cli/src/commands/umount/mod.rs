@@ -20,6 +20,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::mount::table::{self, Mount};
 use super::mount::users::{self, Elsewhere};
+use super::mount::utab;
 use super::{live_mount, stats};
 use crate::failure::{Failure, Outcome, Status, each, plain};
 use crate::{output, print};
@@ -304,7 +305,9 @@ fn detach_as_root(mount: &Mount, lazy: bool) -> Outcome {
         Errno::BUSY => in_use::failure(mount),
         Errno::INVAL => is_gone(mount),
         error => Failure::host(&mount.point, &error.into()),
-    })
+    })?;
+    utab::forget(&mount.point);
+    Ok(())
 }
 
 /// Another process has unmounted it at the same time.

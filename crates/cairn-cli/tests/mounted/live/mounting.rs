@@ -34,8 +34,7 @@ grep -q " $2 .* fuse.cairn" /proc/self/mountinfo
 mount -t cairn.ext4 "$1" "$2"
 "$0" umount "$2"
 if mount -t cairn.f2fs "$1" "$2" 2>/dev/null; then echo "ext4 was mounted as f2fs"; fi
-# umount(8) calls its helper by the path from the directory above, and returns when the image is
-# clean. By a whole path it takes every FUSE mount of root's for one of type fuse, and calls none.
+# umount(8) calls its helper, and returns when the image is clean.
 ln -s "$0" /sbin/umount.fuse.cairn
 cd "${2%/*}"
 at=${2##*/}
@@ -45,13 +44,59 @@ umount "$at"
 cp --sparse=always "$1" "$3"
 mount -t cairn "$1" "$2"
 exec 3< "$2/large"
-if umount "$at" 2>/dev/null; then echo "unmounted while in use"; else [ $? = 32 ] || echo "status $?"; fi
+for path in "$at" "$2"; do
+    if umount "$path" 2>/dev/null; then echo "unmounted while in use"; else [ $? = 32 ] || echo "status $?"; fi
+done
 exec 3<&-
 mkdir /sbin/copy
 mount --bind "$2" /sbin/copy
 umount "$at" 2>/dev/null
 cd /sbin
 umount copy
+"#;
+
+/// As [`MOUNT8`], by the whole path, as root: the installed program, the image, the mount point, a
+/// directory for copies of the image. mount(8) adds an entry of its own for the options `x-`.
+const UMOUNT8: &str = r#"
+set -e
+mount -t tmpfs none "$(readlink -f /sbin)"
+mount -t tmpfs none /run
+ln -s "$0" /sbin/mount.fuse.cairn
+ln -s "$0" /sbin/umount.fuse.cairn
+mkdir "$3"
+for round in $(seq 24); do
+    options=noatime
+    [ $((round % 3)) != 0 ] || options=x-systemd.automount,_netdev
+    if [ $((round % 4)) = 0 ]; then
+        "$0" mount "$1" "$2"
+    else
+        mount -t fuse.cairn "$1" "$2" -o $options
+    fi
+    head -c 5000000 /dev/urandom > "$2/file$((round % 2))"
+    mkdir -p "$2/round$round"
+    [ $((round % 5)) != 0 ] || mount -o remount,commit=7 "$2"
+    umount "$2"
+    cp --sparse=always "$1" "$3/$round"
+    if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
+    if [ -s /run/mount/utab ]; then cat /run/mount/utab; fi
+done
+# No unmount leaves an entry: by a signal, by cairn umount, and of a killed daemon.
+mount -t fuse.cairn "$1" "$2"
+grep -q "TARGET=$2 .*uhelper=fuse.cairn" /run/mount/utab
+"$0" umount "$2"
+if [ -s /run/mount/utab ]; then cat /run/mount/utab; fi
+"$0" mount -f "$1" "$2" &
+until grep -q "TARGET=$2 .*uhelper=fuse.cairn" /run/mount/utab; do sleep 0.01; done
+kill $!
+wait $!
+if [ -s /run/mount/utab ]; then cat /run/mount/utab; fi
+"$0" mount -f "$1" "$2" &
+until grep -q "TARGET=$2 .*uhelper=fuse.cairn" /run/mount/utab; do sleep 0.01; done
+kill -9 $!
+{ wait $! || true; } 2>/dev/null
+if umount "$2" 2>/dev/null; then echo "a killed daemon was not told"; fi
+if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
+if [ -s /run/mount/utab ]; then cat /run/mount/utab; fi
 "#;
 
 #[test]
@@ -93,6 +138,32 @@ fn an_installed_cairn_serves_mount8() {
     judge::assert_clean(&volume.outside("copy"));
     let large = judge::debugfs(&volume.outside("copy"), "stat /large");
     assert!(large.contains("Size: 60000000"), "{large}");
+}
+
+/// A copy of the image that begins when umount(8) has returned has everything, and needs no replay.
+#[test]
+fn umount8_by_a_whole_path_returns_when_the_image_is_clean() {
+    let volume = Volume::make(SIZE, &[]);
+    let copies = volume.outside("copies");
+    let mut command = judge::command("unshare");
+    command.args(["--mount", "sh", "-c", &[judge::FORGET_MOUNTS, UMOUNT8].concat(), CAIRN]).args([
+        volume.image(),
+        volume.root(),
+        copies.clone(),
+    ]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+    for round in 1..=24 {
+        let copy = copies.join(round.to_string());
+        judge::assert_clean(&copy);
+        let root = judge::debugfs(&copy, "ls -p /");
+        assert!(root.contains(&format!("/round{round}/")), "round {round}: {root}");
+        let features = judge::debugfs(&copy, "stats");
+        assert!(!features.contains("needs_recovery"), "round {round}: {features}");
+        let file = judge::debugfs(&copy, &format!("stat /file{}", round % 2));
+        assert!(file.contains("Size: 5000000"), "round {round}: {file}");
+    }
 }
 
 /// An option that no mount takes is a usage error, at mount and at remount. One that this mount

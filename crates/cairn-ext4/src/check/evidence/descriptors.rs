@@ -1,5 +1,6 @@
-//! Places of bitmaps and inode tables that a backup of the descriptors has, and parts of tables
-//! that a descriptor calls unused although the bitmap says that they are in use.
+//! Places of bitmaps and inode tables that a backup of the descriptors has, parts of tables that a
+//! descriptor calls unused although the bitmap says that they are in use, and places of the first
+//! table by which there is a root.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,6 +13,7 @@ use super::super::inodes::initialised;
 use super::super::kinds;
 use super::super::state::State;
 use super::candidate::{Candidate, Proof};
+use super::root;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 
 /// Fields, and groups, that are tried one by one, at most.
@@ -47,7 +49,20 @@ pub(super) fn candidates(state: &State) -> Vec<Candidate> {
             found.extend(candidate(state, &others));
         }
     }
+    found.extend(first_tables(state));
     found
+}
+
+/// Places of the first inode table by which there is a root, if there is none where the descriptor
+/// says.
+fn first_tables(state: &State) -> Vec<Candidate> {
+    let Some(known) = state.groups.first() else { return Vec::new() };
+    let stored = known.desc.inode_table.get();
+    let other = |table: Pba| {
+        let others = [Other { group: 0, field: "bg_inode_table", stored, value: table.get() }];
+        Some(Candidate { proof: Proof::Guess, ..candidate(state, &others)? })
+    };
+    root::tables(state).into_iter().filter_map(other).collect()
 }
 
 fn differences(state: &State) -> Vec<Other> {

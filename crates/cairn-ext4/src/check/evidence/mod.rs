@@ -10,6 +10,8 @@ mod candidate;
 mod descriptors;
 mod fields;
 mod guesses;
+mod links;
+mod root;
 mod witnesses;
 
 use cairn_block::BlockDevice;
@@ -100,6 +102,7 @@ pub(super) fn candidates(
         found.extend(witnesses::features_of_files(device, state));
     }
     found.extend(descriptors::candidates(state));
+    found.extend(links::candidates(state, report));
     if is_systematic(state, report) {
         found.extend(guesses::candidates(device, state));
     }

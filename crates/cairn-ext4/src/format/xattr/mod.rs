@@ -149,6 +149,8 @@ pub(crate) struct Attribute<'a> {
     pub name: &'a [u8],
     /// Value.
     pub value: Value<'a>,
+    /// The bytes behind the value up to a multiple of 4, which the hash covers.
+    pub padding: &'a [u8],
     /// Offset of the value in the container; 0 for an empty one.
     pub value_at: usize,
     /// `e_hash`.
@@ -268,8 +270,11 @@ pub(crate) fn decode(
             return Err(corrupt("entries and values overlap", taken));
         }
         let value_at = if raw.e_value_size.get() == 0 { 0 } else { value_start(raw, location) };
+        let len = if let Value::Here(value) = value { value.len() } else { 0 };
+        let to = value_at.saturating_add(padded(len));
+        let padding = bytes.get(value_at.saturating_add(len)..to).unwrap_or(&[]);
         let (index, hash) = (raw.e_name_index, raw.e_hash.get());
-        attributes.push(Attribute { index, name, value, value_at, hash });
+        attributes.push(Attribute { index, name, value, padding, value_at, hash });
     }
     Ok(attributes)
 }

@@ -33,7 +33,7 @@ impl Attribute<'_> {
     }
 }
 
-/// An entry whose value is in the container.
+/// An entry whose value is in the container, or empty.
 struct Slot<'a> {
     name: &'a [u8],
     at: usize,
@@ -61,10 +61,19 @@ impl Slot<'_> {
 }
 
 /// The one value whose place is wrong, if the other values leave one place for it, and its hash
-/// does not contradict that.
+/// does not contradict that; or the first empty value with a place behind its block.
 #[must_use]
 pub(crate) fn wrong_place(bytes: &[u8], location: XattrLocation) -> Option<WrongPlace<'_>> {
     let (slots, first) = slots(bytes, location)?;
+    let (empty, slots): (Vec<_>, Vec<_>) = slots.into_iter().partition(|slot| slot.len == 0);
+    // e2fsck gives up the block for it. It does not look at it in an inode.
+    let lost = empty.iter().find(|slot| slot.start > bytes.len());
+    if let Some(Slot { name, at, offset, .. }) = lost
+        && location == XattrLocation::Block
+    {
+        let at = at.checked_add(OFFSET_AT)?;
+        return Some(WrongPlace { name, at, stored: *offset, right: 0 });
+    }
     let mut found = None;
     for slot in slots.iter().filter(|slot| slot.is_suspect(bytes, first)) {
         let others = slots.iter().filter(|other| other.at != slot.at);
@@ -104,7 +113,7 @@ fn place_beside<'a>(
     place.or_else(|| end.checked_sub(len))
 }
 
-/// The entries with values in the container, and where the first value may begin.
+/// The entries with values in the container or empty ones, and where the first value may begin.
 fn slots(bytes: &[u8], location: XattrLocation) -> Option<(Vec<Slot<'_>>, usize)> {
     let magic = bytes.first_chunk().map(|magic| u32::from_le_bytes(*magic));
     if magic != Some(MAGIC) {
@@ -119,11 +128,11 @@ fn slots(bytes: &[u8], location: XattrLocation) -> Option<(Vec<Slot<'_>>, usize)
         let (raw, names) = RawEntry::ref_from_prefix(rest).ok()?;
         let name = names.get(..usize::from(raw.e_name_len))?;
         let len = as_index(raw.e_value_size.get());
-        if raw.e_value_inum.get() == 0 && len > 0 && len <= bytes.len() {
+        if raw.e_value_inum.get() == 0 && len <= bytes.len() {
             let (offset, hash) = (raw.e_value_offs.get(), raw.e_hash.get());
             let start = value_start(raw, location);
             slots.push(Slot { name, at, offset, start, len, hash });
-        } else if raw.e_value_inum.get() == 0 && len > 0 {
+        } else if raw.e_value_inum.get() == 0 {
             return None;
         }
         debug_assert!(rest.len() >= ENTRY_LEN, "an entry was read");
