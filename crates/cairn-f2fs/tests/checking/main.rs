@@ -18,6 +18,7 @@ mod names;
 mod nodes;
 mod numbers;
 mod owned;
+mod packs;
 mod places;
 mod pointers;
 mod quota;

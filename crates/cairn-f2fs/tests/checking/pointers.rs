@@ -16,7 +16,7 @@ use crate::repair::{apply, damaged, plan};
 use crate::stale::place_of;
 use crate::types::{Judge, planted};
 use crate::volume::open;
-use crate::{check, lines};
+use crate::{check, lines, packs};
 
 const POINTERS_AT: usize = 360;
 pub const NIDS_AT: usize = 4052;
@@ -159,6 +159,9 @@ fn pointers_that_were_exchanged_in_a_circle_are_exchanged_again() {
     }
 }
 
+/// Where the last block of a pack says how many blocks the pack has.
+const PACK_BLOCKS_AT: usize = 136;
+
 /// The block becomes the file's although the newest checkpoint, which is damaged, stays as long as
 /// that is possible.
 #[test]
@@ -168,14 +171,21 @@ fn a_pointer_to_a_free_block_is_decided_beside_a_damaged_checkpoint() {
     fs.create(fs.root(), b"new", NewInode::Regular, 0o600, &Caller::ROOT).unwrap();
     fs.unmount().unwrap();
     let mut judge = Judge::of(&device);
-    let (head, _) = judge.target.pack();
-    let mut bytes = judge.target.read(head);
-    bytes[8] ^= 1;
+    // Neither end is a copy of the other.
+    let [head, last] = judge.target.pack_ends();
+    let ends = [(head, 8, false), (last, PACK_BLOCKS_AT, true)].map(|(at, place, is_sealed)| {
+        let mut bytes = judge.target.read(at);
+        bytes[place] ^= 1;
+        if is_sealed {
+            packs::seal(&mut bytes);
+        }
+        (at, bytes)
+    });
     let (free, _) = judge.target.free_blocks()[0];
     let mut injection = judge.change("pointers", &|bytes| {
         set(bytes, POINTERS_AT + 4 * EMPTY[0].1, free);
     });
-    injection.blocks.push((head, bytes));
+    injection.blocks.extend(ends);
     let found = lines(&check(Arc::new(damaged(&judge.target, &injection))).unwrap());
     for code in ["f2fs.checkpoint.pack", "f2fs.block.free"] {
         assert!(found.contains(code), "{code}:\n{found}");
