@@ -97,7 +97,7 @@ impl<'f> Collect<'f> {
     fn missing(&self, record: &Inode) -> u64 {
         let own = 1_u64.saturating_add(u64::from(!record.xattr_nid.is_none()));
         // The marks of clusters whose saved blocks were given back are not counted.
-        let is_counted = !record.inline.contains(InlineFlags::COMPRESS_RELEASED);
+        let is_counted = !is_released(record);
         let counted = self
             .pointers
             .iter()
@@ -200,7 +200,7 @@ impl Mapped {
         let saved = packed.iter().map(|(_, list)| cluster.saturating_sub(used(list)));
         let saved = saved.fold(0, u64::saturating_add);
         // Other contents may look as if they were packed.
-        if record.extra.is_some_and(|extra| extra.compr_blocks > saved) {
+        if is_released(record) || record.extra.is_some_and(|extra| extra.compr_blocks > saved) {
             for (start, _) in &unmarked {
                 let what = "has lost its mark, and was unpacked as its data show";
                 self.runs.faults.add(format!("the cluster at block {start} {what}"));
@@ -232,7 +232,12 @@ impl Mapped {
             packed.push((start, list));
             return;
         }
-        let may_be = record.extra.is_some_and(|extra| extra.compr_blocks > 0)
+        let first = list.first().copied().unwrap_or_default();
+        let may_lack = match is_released(record) {
+            true => compress::may_lack_mark(first),
+            false => record.extra.is_some_and(|extra| extra.compr_blocks > 0),
+        };
+        let may_be = may_lack
             && list.iter().all(is_inside)
             && self.looks_packed(volume, record, (start, &list));
         match may_be {
@@ -285,6 +290,11 @@ impl Contents for Mapped {
         }
         faults
     }
+}
+
+/// Were the blocks that compression saves given back? Nothing counts them then.
+const fn is_released(record: &Inode) -> bool {
+    record.inline.contains(InlineFlags::COMPRESS_RELEASED)
 }
 
 fn moment(stamp: Timestamp) -> (i64, u32) {
