@@ -109,7 +109,7 @@ impl Clusters {
         is_empty.then_some(NO_DATA)
     }
 
-    /// Checks a cluster without a mark, after its last pointer: its saved blocks were given back, and
+    /// Checks a cluster without a mark, after its last pointer: if its saved blocks were given back,
     /// its data may show that it is packed.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use cairn_base::Pba;
 use cairn_base::runtime::Runtime;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::{Step, Steps};
 use cairn_check::{Finding, Findings, Observer, Place, Value};
 
 use super::choice::{Seen, see};
@@ -34,11 +35,10 @@ pub(super) fn check(volume: &Volume, findings: &Findings) -> Result<()> {
     Ok(())
 }
 
-/// The block of a newer pack that is damaged, and its right contents.
+/// The blocks of a newer pack that are damaged: their addresses, and their right contents.
 pub(super) struct Mended {
-    pub(super) at: u64,
-    pub(super) bytes: Vec<u8>,
-    /// The device with it.
+    pub(super) blocks: Vec<(Pba, Vec<u8>)>,
+    /// The device with them.
     pub(super) device: Arc<dyn BlockDevice>,
 }
 
@@ -62,9 +62,12 @@ pub(super) fn mended(
         Ok(None) | Err(_) => return Ok(None),
     };
     let found = newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?;
-    let Some((at, image)) = found.and_then(|found| found.mended) else { return Ok(None) };
+    let blocks = found.map(|found| found.mended).unwrap_or_default();
+    let Some((at, _)) = blocks.first() else { return Ok(None) };
     let above: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
-    above.write_at(bytes_of(at), image.to_vec())?;
+    for (at, image) in &blocks {
+        above.write_at(bytes_of(*at), image.to_vec())?;
+    }
     let used = volume.loaded.checkpoint.version;
     let newest = match Volume::open(above.clone(), &Findings::new())? {
         Some(newest) if newest.loaded.checkpoint.version != used => newest,
@@ -80,7 +83,8 @@ pub(super) fn mended(
     }
     let finding = Finding::new(&kinds::CHECKPOINT_END, Place::block(at.get()));
     findings.add(finding.computed(Value::Hex(version)));
-    Ok(Some(Mended { at: bytes_of(at), bytes: image.to_vec(), device: above }))
+    let blocks = blocks.iter().map(|(at, image)| (*at, image.to_vec())).collect();
+    Ok(Some(Mended { blocks, device: above }))
 }
 
 /// Clears both ends of a newer pack that is damaged: a recovery, which is wanted in spite of it,
@@ -94,6 +98,20 @@ pub(super) fn give_up(volume: &Volume, device: &Arc<dyn BlockDevice>) -> Result<
         device.write_at(bytes_of(at), vec![0; BLOCK_SIZE])?;
     }
     Ok(())
+}
+
+impl Mended {
+    /// Writes the blocks.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn write(self, device: &Arc<dyn BlockDevice>, steps: &mut Steps) -> Result<()> {
+        for (at, bytes) in self.blocks {
+            device.write_at(bytes_of(at), bytes)?;
+            steps.add(Step::new(&kinds::CHECKPOINT_END, Place::block(at.get())));
+        }
+        Ok(())
+    }
 }
 
 const fn bytes_of(at: Pba) -> u64 {

@@ -21,10 +21,11 @@ use cairn_cache::block::{BufferCache, Image};
 
 use super::read::{Loaded, block_of_pack, head_of_pack};
 use crate::error::Result;
-use crate::format::checkpoint::{self, Checkpoint, Stamp};
+use crate::format::block::put;
+use crate::format::checkpoint::{self, Checkpoint, Stamp, with_usual_checksum};
 use crate::format::layout::{Layout, Side};
 use crate::format::pack::PackMap;
-use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
 /// A newer pack that is damaged.
 #[derive(Clone, Debug)]
@@ -35,8 +36,8 @@ pub(crate) struct Damaged {
     pub(crate) end: Pba,
     /// Its version.
     pub(crate) version: u64,
-    /// The block that is damaged and its right contents, if the other end of the pack has them.
-    pub(crate) mended: Option<(Pba, Image)>,
+    /// The blocks that are damaged and their right contents, if an end of the pack shows them.
+    pub(crate) mended: Vec<(Pba, Image)>,
 }
 
 /// Why a volume with a newer pack that is damaged is read-only: a checkpoint that is written now
@@ -75,6 +76,11 @@ pub(crate) fn damaged(
     {
         return Ok(Some(found));
     }
+    if first.is_none()
+        && let Some(found) = misplaced(buffers, layout, loaded, side)?
+    {
+        return Ok(Some(found));
+    }
     match first {
         Some(first) if !is_newer(loaded, first.version) => Ok(None),
         _ => found_by_last(buffers, loaded, start),
@@ -106,14 +112,39 @@ fn compared(
     let by_first = is_newer(loaded, first.version) && other != Some(next);
     Ok(match (by_first, other) {
         (true, _) => {
-            let mended = Some((end, head));
+            let mended = vec![(end, head)];
             Some(Damaged { start, end, version: first.version, mended })
         }
         (false, Some(version)) => {
-            Some(Damaged { start, end, version, mended: Some((start, last)) })
+            Some(Damaged { start, end, version, mended: vec![(start, last)] })
         }
         (false, None) => None,
     })
+}
+
+/// The pack, if both ends are newer and name a wrong place for their checksum.
+fn misplaced(
+    buffers: &BufferCache,
+    layout: &Layout,
+    loaded: &Loaded,
+    side: Side,
+) -> Result<Option<Damaged>> {
+    let start = layout.pack_start(side);
+    let mut head = head_of_pack(buffers, layout, side)?;
+    let right = head.first_chunk::<BLOCK_SIZE>().and_then(|head| with_usual_checksum(head));
+    let Some(right) = right else { return Ok(None) };
+    put(&mut head, 0, &right);
+    let decoded = Checkpoint::decode(&head, start.get(), layout);
+    let decoded = decoded.and_then(|found| Ok((PackMap::of(&found, layout)?, found.version)));
+    let Ok((map, version)) = decoded else { return Ok(None) };
+    let end = block_of_pack(layout, side, map.last());
+    let last = with_usual_checksum(&buffers.get(end)?.image());
+    if last.as_ref() != Some(&right) || !is_newer(loaded, version) {
+        return Ok(None);
+    }
+    let image = Image::from(right);
+    let mended = vec![(start, image.clone()), (end, image)];
+    Ok(Some(Damaged { start, end, version, mended }))
 }
 
 /// The pack with a newer last block, wherever its first block says that it is. If the last block
@@ -127,8 +158,8 @@ fn found_by_last(buffers: &BufferCache, loaded: &Loaded, start: Pba) -> Result<O
             continue;
         };
         let mended = match found.total_blocks == offset.saturating_add(1) {
-            true => Some((start, buffers.get(end)?.image())),
-            false => None,
+            true => vec![(start, buffers.get(end)?.image())],
+            false => Vec::new(),
         };
         return Ok(Some(Damaged { start, end, version: found.version, mended }));
     }

@@ -1,4 +1,4 @@
-//! The newest checkpoint with one damaged end: it is found, nothing is written over it, and a repair
+//! The newest checkpoint with a damaged end: it is found, nothing is written over it, and a repair
 //! restores it.
 
 use std::sync::Arc;
@@ -94,6 +94,27 @@ fn ends_whose_versions_differ_get_that_of_the_newest_checkpoint() {
                 bytes[0] ^= change;
                 seal(bytes);
             });
+            assert_restored(&judge, &injection);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_place_of_the_checksum_is_set_right() {
+    const OFFSET_AT: usize = 164;
+    let judge = changed();
+    let [first, last] = judge.target.pack_ends();
+    for offset in [192_u16, 196, 2000, 4088] {
+        for is_sealed in [false, true] {
+            let change = |bytes: &mut [u8]| {
+                bytes[OFFSET_AT..OFFSET_AT + 2].copy_from_slice(&offset.to_le_bytes());
+                if is_sealed {
+                    seal(bytes);
+                }
+            };
+            let what = format!("checksum_offset {offset}, sealed {is_sealed}");
+            let mut injection = injected(&judge, first, &what, &change);
+            injection.blocks.extend(injected(&judge, last, &what, &change).blocks);
             assert_restored(&judge, &injection);
         }
     }

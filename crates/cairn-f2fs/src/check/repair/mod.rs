@@ -39,9 +39,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
-use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_check::repair::{Mend, Plan, Scope, Step, Steps};
-use cairn_check::{Finding, Findings, Kind, Observer, Place, Report, Severity, Usage};
+use cairn_block::BlockDevice;
+use cairn_check::repair::{Mend, Plan, Scope, Steps};
+use cairn_check::{Finding, Findings, Kind, Observer, Report, Severity, Usage};
 
 use super::context::Context;
 use super::examine::{examine, usage};
@@ -50,7 +50,6 @@ use super::volume::Volume;
 use super::{choice, features, kinds, links, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
-use crate::format::units::BLOCK_BYTES;
 use edit::{Edit, ino_of, nid_of};
 use recovery::THREADS;
 
@@ -152,8 +151,7 @@ impl Mend for Mender {
         if let Some(newest) = packs::mended(device, watch, THREADS, &findings)?
             && may_be_written(&newest.device)?
         {
-            device.write_at(newest.at, newest.bytes)?;
-            steps.add(Step::new(&kinds::CHECKPOINT_END, Place::block(newest.at / BLOCK_BYTES)));
+            newest.write(device, steps)?;
         }
         if let Some(proved) = features::proved(device, &findings)?
             && may_be_written(&proved)?

@@ -1,4 +1,5 @@
-//! The two blocks that a pack has of a checkpoint: is one of them a damaged copy of the other?
+//! The two blocks that a pack has of a checkpoint: is one of them a damaged copy of the other? And
+//! the place of the checksum, which must be right for a block to be read.
 //!
 //! A power cut may leave an older last block, or one of which only some sectors were written. Such
 //! a block differs in its version and its checksum, which are in different sectors or differ in
@@ -6,7 +7,10 @@
 
 use cairn_base::units::as_index;
 
-use super::raw::{RawCheckpoint, verify};
+use super::flags::CheckpointFlags;
+use super::raw::{CHECKSUM_AT, LARGE_CHECKSUM_AT, RawCheckpoint};
+use super::raw::{checksum, split_at_checksum, verify};
+use crate::format::block::put;
 
 /// Most bytes from the first to the last one that differ: a field.
 const FIELD: usize = 8;
@@ -34,6 +38,31 @@ pub(crate) fn is_damaged_copy(right: &[u8], other: &[u8]) -> bool {
         (Some(_), _) => false,
         (None, _) => (1..=CHECKSUM_BYTES).contains(&sum.len()),
     }
+}
+
+/// A block with the usual place of its checksum, if it names another one and its checksum is right
+/// at the usual place, with or without that field.
+///
+/// # Panics
+/// It is not a whole block: the caller's bug.
+pub(crate) fn with_usual_checksum(block: &[u8]) -> Option<Vec<u8>> {
+    let raw = RawCheckpoint::of(block);
+    let flags = CheckpointFlags::from_bits_retain(raw.ckpt_flags.get());
+    let is_large = flags.contains(CheckpointFlags::LARGE_NAT_BITMAP);
+    let usual = if is_large { LARGE_CHECKSUM_AT } else { CHECKSUM_AT };
+    if raw.checksum_offset.get() == usual {
+        return None;
+    }
+    let mut right = block.to_vec();
+    put(&mut right, std::mem::offset_of!(RawCheckpoint, checksum_offset), &usual.to_le_bytes());
+    let sum = |block: &[u8]| {
+        let (before, stored, after) = split_at_checksum(block, usual)?;
+        Some((u32::from_le_bytes(*stored), checksum(before, after)))
+    };
+    let ((stored, with_field), (_, computed)) = (sum(block)?, sum(&right)?);
+    let is_right = stored == with_field || stored == computed;
+    put(&mut right, as_index(usual), &computed.to_le_bytes());
+    is_right.then_some(right)
 }
 
 #[cfg(test)]
@@ -73,5 +102,21 @@ mod tests {
         let mut sealed = checkpoint(&layout);
         (sealed.version, sealed.elapsed_time) = (5, 7);
         assert!(is_damaged_copy(&new, &sealed.encode(&layout)[..BLOCK_SIZE]));
+    }
+
+    #[test]
+    fn a_wrong_place_of_the_checksum_is_told_from_a_wrong_checksum() {
+        const OFFSET_AT: usize = 164;
+        let layout = layout();
+        let right = checkpoint(&layout).encode(&layout)[..BLOCK_SIZE].to_vec();
+        assert_eq!(with_usual_checksum(&right), None);
+        let mut moved = right.clone();
+        moved[OFFSET_AT..OFFSET_AT + 2].copy_from_slice(&2000_u16.to_le_bytes());
+        assert_eq!(with_usual_checksum(&moved).as_ref(), Some(&right));
+        let sum = checksum(&moved[..4092], &[]).to_le_bytes();
+        moved[4092..].copy_from_slice(&sum);
+        assert_eq!(with_usual_checksum(&moved), Some(right));
+        moved[9] ^= 1;
+        assert_eq!(with_usual_checksum(&moved), None);
     }
 }
