@@ -1,9 +1,9 @@
 //! Clusters whose mark is lost: what follows it is packed, and the pointers say that it is not.
 //!
 //! The data shows it: its header fits the blocks, and it can be unpacked. Other contents may look
-//! like that, too, so the count of saved blocks is asked: it misses the cluster. If these blocks were
-//! given back, nothing counts them. Then the first pointer must be empty besides: no program writes
-//! what is packed behind a hole.
+//! like that, too, so the count of saved blocks is asked: it misses the cluster. Blocks that were
+//! given back are not counted. Then the first pointer must be empty besides: no program writes what
+//! is packed behind a hole.
 
 #![cfg_attr(
     not(test),

@@ -357,8 +357,35 @@ pub(super) fn contents(
     for run in &found.pointers {
         owned::fault(volume, run.first).into_iter().for_each(|what| faults.add(what));
     }
-    let pointers = found.pointers.into_iter().flat_map(Pointers::iter);
+    let mut pointers = found.pointers;
+    for (index, addr) in lost(volume, &pointers) {
+        let Some(run) = pointers.get_mut(index) else { continue };
+        let block = run.first.block;
+        faults.add(format!("block {block} is called empty, and was copied from block {addr}"));
+        run.first.addr = addr;
+    }
+    let pointers = pointers.into_iter().flat_map(Pointers::iter);
     Box::new(Mapped::new(volume, ino, record, pointers, faults))
+}
+
+/// Pointers without a block that have lost it, by their index, and the blocks.
+fn lost(volume: &RawVolume, runs: &[Pointers]) -> Vec<(usize, BlockAddr)> {
+    let mut found = Vec::new();
+    for (index, run) in runs.iter().enumerate().filter(|(_, run)| run.first.addr == BlockAddr::NEW)
+    {
+        let beside = |number: Option<usize>| {
+            let run = number.and_then(|number| runs.get(number))?;
+            run.first.addr.is_address().then_some(run)
+        };
+        let before = beside(index.checked_sub(1));
+        let before = before.and_then(|run| run.first.addr.get().checked_add(run.len));
+        let after = beside(index.checked_add(1));
+        let after = after.and_then(|run| run.first.addr.get().checked_sub(1));
+        let addr = owned::lost(volume, run.first, before);
+        let addr = addr.or_else(|| owned::lost(volume, run.first, after));
+        found.extend(addr.map(|addr| (index, addr)));
+    }
+    found
 }
 
 /// Blocks that a file of this size has.

@@ -13,6 +13,7 @@ use crate::inject::Injection;
 use crate::listed::{set, word};
 use crate::readers::View;
 use crate::repair::{apply, damaged, plan};
+use crate::rescue::rescued;
 use crate::stale::place_of;
 use crate::types::{Judge, planted};
 use crate::volume::open;
@@ -212,6 +213,32 @@ fn a_pointer_that_was_moved_to_a_hole_is_moved_back() {
         let view = View::of(&device);
         assert!(view.wrong(&sound).is_empty(), "{what}: {:?}", view.wrong(&sound));
         assert!(view.failed.contains(&b"/pointers"[..]), "{what}");
+        for scope in [Scope::Accounting, Scope::All] {
+            let (tree, lost) = volume.judge.repair(&injection, scope);
+            assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}: {lost:?}");
+        }
+    }
+}
+
+/// A block in use is that of the pointer, which says that the block is reserved and was never
+/// written.
+#[test]
+fn a_pointer_that_became_a_reserved_one_does_not_read_as_zeros() {
+    const NEW: u32 = u32::MAX;
+    let volume = Volume::new();
+    let whole = rescued(Arc::new(volume.device.fork()));
+    for slot in [0, 3, 12] {
+        let what = format!("pointer {slot}");
+        let injection = volume.set(&what, &[(("pointers", slot), NEW)]);
+        let device = Arc::new(damaged(&volume.judge.target, &injection));
+        let dynamic: Arc<dyn BlockDevice> = device.clone();
+        let found = lines(&check(dynamic.clone()).unwrap());
+        assert!(found.contains("f2fs.block.unlinked"), "{what}:\n{found}");
+        let view = View::of(&dynamic);
+        assert!(view.failed.contains(&b"/pointers"[..]), "{what}");
+        let taken = rescued(device);
+        assert!(taken.files == whole.files, "{what}");
+        assert_eq!((whole.faulty.len(), taken.faulty.len()), (0, 1), "{what}");
         for scope in [Scope::Accounting, Scope::All] {
             let (tree, lost) = volume.judge.repair(&injection, scope);
             assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}: {lost:?}");
