@@ -245,3 +245,39 @@ fn a_pointer_that_became_a_reserved_one_does_not_read_as_zeros() {
         }
     }
 }
+
+/// Each directory has the block of the other, with its `.` and `..`.
+#[test]
+fn exchanged_blocks_of_directories_are_set_back() {
+    let device = Arc::new(planted(&[]).fork());
+    let fs = open(device.clone(), "");
+    let new = |parent, name: &str, kind| {
+        fs.create(parent, name.as_bytes(), kind, 0o755, &Caller::ROOT).unwrap().ino
+    };
+    let wide = new(fs.root(), "wide", NewInode::Directory);
+    let inner = new(wide, "inner", NewInode::Directory);
+    for index in 0..300 {
+        new(wide, &format!("another rather long name {index}"), NewInode::Regular);
+        new(inner, &format!("a third rather long name {index}"), NewInode::Regular);
+    }
+    fs.unmount().unwrap();
+    let judge = Judge::of(&device);
+    let number = |ino: cairn_base::Ino| u32::try_from(ino.get()).unwrap();
+    let (wide, inner) = (number(wide), number(inner));
+    let large = judge.numbers["large"];
+    for (one, other) in [(large, wide), (wide, inner), (inner, large)] {
+        let places = [one, other].map(|ino| place_of(&device, ino));
+        let mut blocks = places.map(|at| judge.target.read(at));
+        let pointers = [1, 0].map(|of: usize| word(&blocks[of], POINTERS_AT));
+        blocks.iter_mut().zip(pointers).for_each(|(bytes, to)| set(bytes, POINTERS_AT, to));
+        let what = format!("inodes {one} and {other}");
+        let injection =
+            Injection { what: what.clone(), blocks: places.into_iter().zip(blocks).collect() };
+        let found = lines(&check(Arc::new(damaged(&judge.target, &injection))).unwrap());
+        assert_eq!(found.matches("f2fs.block.unlinked").count(), 2, "{what}:\n{found}");
+        for scope in [Scope::Accounting, Scope::All] {
+            let (tree, lost) = judge.repair(&injection, scope);
+            assert!(lost.is_empty() && tree.unwrap() == judge.sound, "{what}: {lost:?}");
+        }
+    }
+}

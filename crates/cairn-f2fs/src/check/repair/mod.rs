@@ -235,7 +235,7 @@ fn mend(
     on: (&Arc<dyn BlockDevice>, Scope),
     steps: &mut Steps,
 ) -> Result<()> {
-    let loses = report.worst() > Some(Severity::Accounting);
+    let loses = loses(report);
     let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
     let mut edit = Edit::new(context.clone(), on, owners, steps);
     edit.paths = paths_of(report);
@@ -265,6 +265,17 @@ fn mend(
     }
     let divided = edit.divide(&found)?;
     edit.mend_tables(report, divided)
+}
+
+/// Is something found by which files lose something? Directories whose blocks were exchanged may
+/// seem to contain each other, until their pointers are set back.
+fn loses(report: &Report) -> bool {
+    let is_found = |one: &Kind| report.counts.iter().any(|(kind, _)| kind.code == one.code);
+    let is_exchanged = is_found(&kinds::BLOCK_UNLINKED);
+    report.counts.iter().any(|(kind, _)| {
+        let is_cycle = kind.code == kinds::DIRECTORY_CYCLE.code;
+        kind.severity > Severity::Accounting && !(is_cycle && is_exchanged)
+    })
 }
 
 /// Paths of the inodes that findings name.
