@@ -258,16 +258,6 @@ impl F2fs {
     }
 }
 
-/// Warns that an older checkpoint is used, because the newest one is damaged.
-fn warn_of_damaged_pack(buffers: &BufferCache, layout: &Layout, loaded: &Loaded) {
-    // Whether it can be read concerns nobody but the check.
-    if let Ok(Some((start, version))) = checkpoint::newer::damaged(buffers, layout, loaded) {
-        let used = loaded.checkpoint.version;
-        tracing::warn!(block = %start, version, used, "the newest checkpoint is damaged: the one \
-            before it is used, so later changes are missing: check and repair the volume");
-    }
-}
-
 fn page_cache_options(options: &MountOptions) -> PageCacheOptions {
     PageCacheOptions {
         mode: options.buffered,
@@ -304,7 +294,7 @@ fn load(
     let budget = Budget::of_volume(memory::within_limit(options.cache_bytes as u64));
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
     let loaded = checkpoint::load(&buffers, &layout)?;
-    warn_of_damaged_pack(&buffers, &layout, &loaded);
+    let damaged_pack = checkpoint::newer::read_only_reason(&buffers, &layout, &loaded);
     let checkpoint = adopted(loaded, &layout);
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
     let nat = Arc::new(NatTable::new(
@@ -315,6 +305,7 @@ fn load(
     ));
     let chain = Chain::find(&buffers, &layout, &checkpoint, &nat, options)?;
     let read_only = read_only_reason(&superblock, &*device, options)
+        .or_else(|| damaged_pack.map(Into::into))
         .or_else(|| matches!(chain, Chain::Unknown).then(|| UNKNOWN_HASH.into()));
     let pages = page_cache_options(options);
     let pages = PageCache::new(device.clone(), budget.clone(), pages, runtime.clone());

@@ -23,9 +23,9 @@ use crate::sizes::is_between;
 /// How much speaks against a copy: what is fatal, what loses something, and everything; and then,
 /// that it has features, or an encoding of names, with which Cairn does not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Weight {
-    fatal: u64,
-    losing: u64,
+pub(super) struct Weight {
+    pub(super) fatal: u64,
+    pub(super) losing: u64,
     all: u64,
     is_limited: bool,
 }
@@ -33,9 +33,9 @@ struct Weight {
 const UNREADABLE: Weight =
     Weight { fatal: u64::MAX, losing: u64::MAX, all: u64::MAX, is_limited: true };
 
-/// What a check with a copy has found.
-struct Seen {
-    weight: Weight,
+/// What a check has found.
+pub(super) struct Seen {
+    pub(super) weight: Weight,
     /// The inodes of the volume, and how many of them have a wrong checksum, or no room for one.
     inodes: u64,
     wrong_sums: u64,
@@ -114,7 +114,11 @@ fn is_resized(
     })
 }
 
-fn see(
+/// Checks a volume.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn see(
     device: Arc<dyn BlockDevice>,
     (runtime, observer): (&Arc<dyn Runtime>, &Arc<dyn Observer>),
     threads: usize,

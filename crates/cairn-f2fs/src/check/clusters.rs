@@ -17,6 +17,8 @@ const MOST_LOG: u8 = 8;
 const MOST: usize = 255;
 /// A cluster that no reader can read.
 const NO_DATA: &str = "no block of data follows the mark of a cluster";
+/// The field of a finding about a mark that is lost, which no count tells.
+pub(super) const LOST_MARK: &str = "mark";
 
 /// Follows the pointers of a file, cluster by cluster.
 pub(super) struct Clusters {
@@ -33,6 +35,9 @@ pub(super) struct Clusters {
     packed: Option<(u64, Vec<BlockAddr>)>,
     /// These go on.
     goes_on: bool,
+    /// A cluster without a mark whose saved blocks may have been given back: its first block, and
+    /// its pointers as far as they were seen.
+    unmarked: (Option<u64>, Vec<BlockAddr>),
 }
 
 impl Clusters {
@@ -45,6 +50,7 @@ impl Clusters {
             saved: 0,
             packed: None,
             goes_on: false,
+            unmarked: (None, Vec::new()),
         }
     }
 
@@ -70,6 +76,13 @@ impl Clusters {
             return wrong.then_some("a mark of a cluster in a file that is not compressed");
         };
         let starts = block.checked_rem(blocks.into()) == Some(0);
+        if starts {
+            self.unmarked.0 = (self.released && compress::may_lack_mark(addr)).then_some(block);
+            self.unmarked.1.clear();
+        }
+        if self.unmarked.0.is_some() {
+            self.unmarked.1.push(addr);
+        }
         let is_head = std::mem::take(&mut self.follows_mark);
         let is_empty = is_head && !addr.is_address();
         if is_head && !is_empty && self.packed.is_none() {
@@ -94,6 +107,36 @@ impl Clusters {
             self.saved = self.saved.saturating_sub(1);
         }
         is_empty.then_some(NO_DATA)
+    }
+
+    /// Checks a cluster without a mark, after its last pointer: if its saved blocks were given back,
+    /// its data may show that it is packed.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn check_mark(
+        &self,
+        context: &Context,
+        scratch: &mut Scratch,
+        (ino, record): (Nid, &Inode),
+    ) -> Result<()> {
+        let (Some(start), list) = (self.unmarked.0, &self.unmarked.1) else { return Ok(()) };
+        let is_whole = u32::try_from(list.len()).is_ok_and(|len| Some(len) == self.blocks);
+        let is_inside = |addr: &BlockAddr| !addr.is_address() || context.layout.in_main(*addr);
+        let second = list.get(1).copied().filter(|addr| addr.is_address());
+        let Some(second) = second.filter(|_| is_whole && list.iter().all(is_inside)) else {
+            return Ok(());
+        };
+        let block = context.with_block(scratch, second, <[u8]>::to_vec)?.unwrap_or_default();
+        let device = &*context.volume.device;
+        if compress::looks_packed(device, (ino, record), (start, list), &block)? {
+            let place = Place::inode(ino.get()).at_file_block(start).in_field(LOST_MARK);
+            context.add(
+                Finding::new(&kinds::INODE_COMPRESSION, place)
+                    .stored("a packed cluster has no mark"),
+            );
+        }
+        Ok(())
     }
 
     /// Checks that clusters have checksums, if the inode says so: no reader reads them otherwise.

@@ -41,6 +41,12 @@ cairn_check::kinds! {
     CHECKPOINT_PACK = "f2fs.checkpoint.pack", Losing,
         "The newest checkpoint is damaged; the one before it is used, so later changes are lost.",
         "The next checkpoint is written over the damaged one.";
+    /// One end of the newest pack is damaged.
+    CHECKPOINT_END = "f2fs.checkpoint.end", Accounting,
+        "The first or the last block of the newest checkpoint is damaged, or both have a wrong \
+            place for their checksum, so a mount uses the checkpoint before it; what they must be \
+            is known.",
+        "They are set right: nothing is lost.";
     /// A count of the checkpoint is wrong.
     CHECKPOINT_COUNT = "f2fs.checkpoint.count", Accounting,
         "A count of the checkpoint differs from what the volume holds.",

@@ -109,6 +109,8 @@ pub fn check(
     let findings = Findings::new();
     let chosen = choice::second(&device, (runtime, &observer), THREADS, &findings)?;
     let device = chosen.unwrap_or(device);
+    let newest = packs::mended(&device, (runtime, &observer), THREADS, &findings)?;
+    let device = newest.map_or(device, |newest| newest.device);
     let proved = features::proved(&device, &findings)?;
     let Some(volume) = Volume::open(proved.unwrap_or(device), &findings)? else {
         return Ok(Report::new(findings, Usage::default()));

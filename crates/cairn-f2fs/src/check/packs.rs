@@ -1,11 +1,23 @@
 //! The checkpoint pack that is not used: it must not be a newer one that was damaged later.
+//!
+//! If only one end of such a pack is damaged, the pack with the other end in its place is used, as
+//! long as the volume does not speak against it more than against the older one.
 
-use cairn_check::{Finding, Findings, Place, Value};
+use std::sync::Arc;
 
+use cairn_base::Pba;
+use cairn_base::runtime::Runtime;
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::{Step, Steps};
+use cairn_check::{Finding, Findings, Observer, Place, Value};
+
+use super::choice::{Seen, see};
 use super::kinds;
 use super::volume::Volume;
 use crate::checkpoint::newer;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Looks for a newer pack that is damaged.
 ///
@@ -13,12 +25,95 @@ use crate::error::Result;
 /// The device's.
 pub(super) fn check(volume: &Volume, findings: &Findings) -> Result<()> {
     let found = newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?;
-    if let Some((start, version)) = found {
+    if let Some(found) = found {
         findings.add(
-            Finding::new(&kinds::CHECKPOINT_PACK, Place::block(start.get()))
-                .stored(Value::Hex(version))
+            Finding::new(&kinds::CHECKPOINT_PACK, Place::block(found.start.get()))
+                .stored(Value::Hex(found.version))
                 .computed(Value::Hex(volume.loaded.checkpoint.version)),
         );
     }
     Ok(())
+}
+
+/// The blocks of a newer pack that are damaged: their addresses, and their right contents.
+pub(super) struct Mended {
+    pub(super) blocks: Vec<(Pba, Vec<u8>)>,
+    /// The device with them.
+    pub(super) device: Arc<dyn BlockDevice>,
+}
+
+/// The newer pack with its damaged end mended, if the volume agrees with it. That is a finding.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn mended(
+    device: &Arc<dyn BlockDevice>,
+    watch: (&Arc<dyn Runtime>, &Arc<dyn Observer>),
+    threads: usize,
+    findings: &Findings,
+) -> Result<Option<Mended>> {
+    // Of a device with zones no copy in memory is made.
+    if device.as_zoned().is_some() {
+        return Ok(None);
+    }
+    let volume = match Volume::open(device.clone(), &Findings::new()) {
+        Ok(Some(volume)) => volume,
+        Err(Error::Device(error)) => return Err(Error::Device(error)),
+        Ok(None) | Err(_) => return Ok(None),
+    };
+    let found = newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?;
+    let blocks = found.map(|found| found.mended).unwrap_or_default();
+    let Some((at, _)) = blocks.first() else { return Ok(None) };
+    let above: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
+    for (at, image) in &blocks {
+        above.write_at(bytes_of(*at), image.to_vec())?;
+    }
+    let used = volume.loaded.checkpoint.version;
+    let newest = match Volume::open(above.clone(), &Findings::new())? {
+        Some(newest) if newest.loaded.checkpoint.version != used => newest,
+        _ => return Ok(None),
+    };
+    let version = newest.loaded.checkpoint.version;
+    drop((volume, newest));
+    let (older, newest) =
+        (see(device.clone(), watch, threads)?, see(above.clone(), watch, threads)?);
+    let loses = |seen: &Seen| (seen.weight.fatal, seen.weight.losing);
+    if loses(&newest) > loses(&older) {
+        return Ok(None);
+    }
+    let finding = Finding::new(&kinds::CHECKPOINT_END, Place::block(at.get()));
+    findings.add(finding.computed(Value::Hex(version)));
+    let blocks = blocks.iter().map(|(at, image)| (*at, image.to_vec())).collect();
+    Ok(Some(Mended { blocks, device: above }))
+}
+
+/// Clears both ends of a newer pack that is damaged: a recovery, which is wanted in spite of it,
+/// writes over it.
+///
+/// # Errors
+/// The device's.
+pub(super) fn give_up(volume: &Volume, device: &Arc<dyn BlockDevice>) -> Result<()> {
+    let found = newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?;
+    for at in found.into_iter().flat_map(|found| [found.start, found.end]) {
+        device.write_at(bytes_of(at), vec![0; BLOCK_SIZE])?;
+    }
+    Ok(())
+}
+
+impl Mended {
+    /// Writes the blocks.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn write(self, device: &Arc<dyn BlockDevice>, steps: &mut Steps) -> Result<()> {
+        for (at, bytes) in self.blocks {
+            device.write_at(bytes_of(at), bytes)?;
+            steps.add(Step::new(&kinds::CHECKPOINT_END, Place::block(at.get())));
+        }
+        Ok(())
+    }
+}
+
+const fn bytes_of(at: Pba) -> u64 {
+    at.get().saturating_mul(BLOCK_BYTES)
 }

@@ -15,7 +15,7 @@ use cairn_vfs::FileSystem;
 
 use super::examine::examine;
 use super::volume::Volume;
-use super::{kinds, report};
+use super::{kinds, packs, report};
 use crate::error::{Error, Result};
 use crate::format::CheckpointFlags;
 use crate::nat::NatTable;
@@ -58,6 +58,7 @@ pub(super) fn replay(
         return Ok(Chain::Empty);
     }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(volume.device.clone())?);
+    packs::give_up(volume, &overlay)?;
     let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
     match recovered(overlay.clone(), runtime, &options) {
         Ok(None) => Ok(Chain::Replayed(overlay)),

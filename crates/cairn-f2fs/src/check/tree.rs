@@ -222,6 +222,7 @@ impl<'w> Tree<'w> {
             let place = self.place().at_file_block(block);
             self.context.add(Finding::new(&kinds::INODE_COMPRESSION, place).stored(wrong));
         }
+        self.clusters.check_mark(self.context, self.scratch, (self.ino, self.record))?;
         if addr == BlockAddr::NULL {
             return Ok(());
         }

@@ -1,8 +1,9 @@
 //! The checkpoint pack that is not used: it must not be a newer one that was damaged later.
 //!
 //! A power cut leaves an incomplete pack, which is sound. But a pack's last block is written after
-//! everything else is on the medium: if it is newer than the checkpoint in use, the pack was
-//! complete once.
+//! everything else is on the medium, and it equals the first one. The pack was complete once if its
+//! last block is newer than the checkpoint in use, or differs from a newer first block in so little
+//! that a torn write cannot explain it.
 
 #![cfg_attr(
     not(test),
@@ -16,15 +17,49 @@
 )]
 
 use cairn_base::Pba;
-use cairn_cache::block::BufferCache;
+use cairn_cache::block::{BufferCache, Image};
 
-use super::read::Loaded;
+use super::read::{Loaded, block_of_pack, head_of_pack};
 use crate::error::Result;
-use crate::format::checkpoint::{self, Stamp};
-use crate::format::layout::Layout;
-use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::format::block::put;
+use crate::format::checkpoint::{self, Checkpoint, Stamp, with_usual_checksum};
+use crate::format::layout::{Layout, Side};
+use crate::format::pack::PackMap;
+use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 
-/// Where a newer pack that is damaged begins, and its version.
+/// A newer pack that is damaged.
+#[derive(Clone, Debug)]
+pub(crate) struct Damaged {
+    /// Its first block.
+    pub(crate) start: Pba,
+    /// Its last block.
+    pub(crate) end: Pba,
+    /// Its version.
+    pub(crate) version: u64,
+    /// The blocks that are damaged and their right contents, if an end of the pack shows them.
+    pub(crate) mended: Vec<(Pba, Image)>,
+}
+
+/// Why a volume with a newer pack that is damaged is read-only: a checkpoint that is written now
+/// would overwrite what is left of it. Warns of it, too.
+pub(crate) fn read_only_reason(
+    buffers: &BufferCache,
+    layout: &Layout,
+    loaded: &Loaded,
+) -> Option<&'static str> {
+    // Whether the pack can be read concerns nobody but the check.
+    let found = damaged(buffers, layout, loaded).ok().flatten()?;
+    let (block, version, used) = (found.start, found.version, loaded.checkpoint.version);
+    tracing::warn!(%block, version, used, "the newest checkpoint is damaged: the one before it is \
+        used, so later changes are missing: check and repair the volume");
+    Some(
+        "the newest checkpoint is damaged, and a write would destroy what is left of it: run cairn \
+            check --repair, which restores it, or --repair=all, which goes on from the checkpoint \
+            before it if that is impossible",
+    )
+}
+
+/// The newer pack that is damaged.
 ///
 /// # Errors
 /// The device failed.
@@ -32,23 +67,101 @@ pub(crate) fn damaged(
     buffers: &BufferCache,
     layout: &Layout,
     loaded: &Loaded,
-) -> Result<Option<(Pba, u64)>> {
-    let start = layout.pack_start(loaded.side.other());
-    let last = match stamp(buffers, start)? {
-        Some(first) if !is_newer(loaded, &first) => None,
-        _ => find_last(buffers, loaded, start)?,
-    };
-    Ok(last.map(|last| (start, last.version)))
+) -> Result<Option<Damaged>> {
+    let side = loaded.side.other();
+    let start = layout.pack_start(side);
+    let first = stamp(buffers, start)?;
+    if let Some(first) = first
+        && let Some(found) = compared(buffers, layout, loaded, (side, first))?
+    {
+        return Ok(Some(found));
+    }
+    if first.is_none()
+        && let Some(found) = misplaced(buffers, layout, loaded, side)?
+    {
+        return Ok(Some(found));
+    }
+    match first {
+        Some(first) if !is_newer(loaded, first.version) => Ok(None),
+        _ => found_by_last(buffers, loaded, start),
+    }
 }
 
-/// The last block of a newer pack, wherever its first block says that it is.
-fn find_last(buffers: &BufferCache, loaded: &Loaded, start: Pba) -> Result<Option<Stamp>> {
+/// The pack, if its first block has a right checksum and its last one is a damaged copy of it, or
+/// the other way round.
+fn compared(
+    buffers: &BufferCache,
+    layout: &Layout,
+    loaded: &Loaded,
+    (side, first): (Side, Stamp),
+) -> Result<Option<Damaged>> {
+    let start = layout.pack_start(side);
+    let head = head_of_pack(buffers, layout, side)?;
+    let decoded = Checkpoint::decode(&head, start.get(), layout);
+    let map = decoded.and_then(|checkpoint| PackMap::of(&checkpoint, layout));
+    let Ok(map) = map else { return Ok(None) };
+    let end = block_of_pack(layout, side, map.last());
+    let (head, last) = (buffers.get(start)?.image(), buffers.get(end)?.image());
+    if !checkpoint::is_damaged_copy(&head, &last) {
+        return Ok(None);
+    }
+    let next = loaded.checkpoint.version.wrapping_add(1);
+    let other = stamp(buffers, end)?.map(|stamp| stamp.version);
+    let other = other.filter(|other| is_newer(loaded, *other));
+    // Each checkpoint's version is that of the one before it and 1.
+    let by_first = is_newer(loaded, first.version) && other != Some(next);
+    Ok(match (by_first, other) {
+        (true, _) => {
+            let mended = vec![(end, head)];
+            Some(Damaged { start, end, version: first.version, mended })
+        }
+        (false, Some(version)) => {
+            Some(Damaged { start, end, version, mended: vec![(start, last)] })
+        }
+        (false, None) => None,
+    })
+}
+
+/// The pack, if both ends are newer and name a wrong place for their checksum.
+fn misplaced(
+    buffers: &BufferCache,
+    layout: &Layout,
+    loaded: &Loaded,
+    side: Side,
+) -> Result<Option<Damaged>> {
+    let start = layout.pack_start(side);
+    let mut head = head_of_pack(buffers, layout, side)?;
+    let right = head.first_chunk::<BLOCK_SIZE>().and_then(|head| with_usual_checksum(head));
+    let Some(right) = right else { return Ok(None) };
+    put(&mut head, 0, &right);
+    let decoded = Checkpoint::decode(&head, start.get(), layout);
+    let decoded = decoded.and_then(|found| Ok((PackMap::of(&found, layout)?, found.version)));
+    let Ok((map, version)) = decoded else { return Ok(None) };
+    let end = block_of_pack(layout, side, map.last());
+    let last = with_usual_checksum(&buffers.get(end)?.image());
+    if last.as_ref() != Some(&right) || !is_newer(loaded, version) {
+        return Ok(None);
+    }
+    let image = Image::from(right);
+    let mended = vec![(start, image.clone()), (end, image)];
+    Ok(Some(Damaged { start, end, version, mended }))
+}
+
+/// The pack with a newer last block, wherever its first block says that it is. If the last block
+/// says so itself, the first one is to be the same.
+fn found_by_last(buffers: &BufferCache, loaded: &Loaded, start: Pba) -> Result<Option<Damaged>> {
     buffers.prefetch(block(start, 1), BLOCKS_PER_SEGMENT.saturating_sub(1).into());
     for offset in 1..BLOCKS_PER_SEGMENT {
-        let found = stamp(buffers, block(start, offset))?;
-        if let Some(found) = found.filter(|found| is_newer(loaded, found)) {
-            return Ok(Some(found));
-        }
+        let end = block(start, offset);
+        let Some(found) = stamp(buffers, end)?.filter(|found| is_newer(loaded, found.version))
+        else {
+            continue;
+        };
+        let mended = match found.total_blocks == offset.saturating_add(1) {
+            true => vec![(start, buffers.get(end)?.image())],
+            false => Vec::new(),
+        };
+        return Ok(Some(Damaged { start, end, version: found.version, mended }));
     }
     Ok(None)
 }
@@ -63,6 +176,6 @@ fn stamp(buffers: &BufferCache, at: Pba) -> Result<Option<Stamp>> {
     Ok(checkpoint::verify(&image, at.get()).ok())
 }
 
-fn is_newer(loaded: &Loaded, stamp: &Stamp) -> bool {
-    stamp.version.wrapping_sub(loaded.checkpoint.version).cast_signed() > 0
+fn is_newer(loaded: &Loaded, version: u64) -> bool {
+    version.wrapping_sub(loaded.checkpoint.version).cast_signed() > 0
 }

@@ -78,8 +78,21 @@ pub fn load(buffers: &BufferCache, layout: &Layout) -> Result<Loaded> {
     }
 }
 
-fn block_of_pack(layout: &Layout, side: Side, offset: u32) -> Pba {
+/// Address of a block of a pack.
+pub(super) fn block_of_pack(layout: &Layout, side: Side, offset: u32) -> Pba {
     Pba(layout.pack_start(side).get().strict_add(offset.into()))
+}
+
+/// The first block of a pack and its payload.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn head_of_pack(buffers: &BufferCache, layout: &Layout, side: Side) -> Result<Vec<u8>> {
+    let mut head = Vec::new();
+    for block in 0..=layout.cp_payload {
+        head.extend_from_slice(&buffers.get(block_of_pack(layout, side, block))?.image());
+    }
+    Ok(head)
 }
 
 /// A pack.
@@ -88,10 +101,7 @@ fn block_of_pack(layout: &Layout, side: Side, offset: u32) -> Pba {
 /// It is not valid, or the device failed.
 pub(crate) fn read_pack(buffers: &BufferCache, layout: &Layout, side: Side) -> Result<Loaded> {
     let start = layout.pack_start(side);
-    let mut head = Vec::new();
-    for block in 0..=layout.cp_payload {
-        head.extend_from_slice(&buffers.get(block_of_pack(layout, side, block))?.image());
-    }
+    let head = head_of_pack(buffers, layout, side)?;
     let checkpoint = Checkpoint::decode(&head, start.get(), layout)?;
     let map = PackMap::of(&checkpoint, layout)?;
     let loaded = Loaded { checkpoint, side, map };

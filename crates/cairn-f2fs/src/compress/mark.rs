@@ -1,7 +1,9 @@
 //! Clusters whose mark is lost: what follows it is packed, and the pointers say that it is not.
 //!
 //! The data shows it: its header fits the blocks, and it can be unpacked. Other contents may look
-//! like that, too, so the count of saved blocks is asked: it misses the cluster.
+//! like that, too, so the count of saved blocks is asked: it misses the cluster. Blocks that were
+//! given back are not counted. Then the first pointer must be empty besides: no program writes what
+//! is packed behind a hole.
 
 #![cfg_attr(
     not(test),
@@ -50,6 +52,11 @@ pub(crate) fn looks_packed(
     }
 }
 
+/// May a cluster with this first pointer have lost its mark, if no count tells?
+pub(crate) fn may_lack_mark(first: BlockAddr) -> bool {
+    !first.is_address() && first != BlockAddr::COMPRESS
+}
+
 /// Checks that a cluster without a mark, with these contents, has not lost it.
 ///
 /// # Errors
@@ -63,19 +70,21 @@ pub(super) fn check(
 ) -> Result<()> {
     let second = contents.get(BLOCK_SIZE..BLOCK_SIZE.strict_mul(2)).unwrap_or_default();
     let counted = record.extra.map_or(0, |extra| extra.compr_blocks);
-    // Blocks that were given back are not counted.
-    if counted == 0
-        || record.inline.contains(InlineFlags::COMPRESS_RELEASED)
-        || !looks_packed(&*disk.device, (inode.nid, record), (start, list), second)?
-    {
+    let first = list.first().copied().unwrap_or_default();
+    let is_released = record.inline.contains(InlineFlags::COMPRESS_RELEASED);
+    let may_lack = if is_released { may_lack_mark(first) } else { counted > 0 };
+    if !may_lack || !looks_packed(&*disk.device, (inode.nid, record), (start, list), second)? {
         return Ok(());
     }
+    let error = || {
+        let what = "the mark of a packed cluster is missing";
+        Corrupt::Cluster { ino: inode.nid, block: start, what, value: first.get().into() }
+    };
+    if is_released {
+        return Err(error().into());
+    }
     match saved(disk, inode, record) {
-        Ok(saved) if counted > saved => {
-            let what = "the mark of a packed cluster is missing";
-            let value = list.first().map_or(0, |addr| addr.get()).into();
-            Err(Corrupt::Cluster { ino: inode.nid, block: start, what, value }.into())
-        }
+        Ok(saved) if counted > saved => Err(error().into()),
         // What is damaged itself proves nothing.
         Ok(_) | Err(Error::Corrupt(_)) => Ok(()),
         Err(error) => Err(error),

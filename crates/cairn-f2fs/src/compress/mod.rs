@@ -32,7 +32,7 @@ use cairn_base::units::as_u64;
 use cairn_block::BlockDevice;
 
 pub(crate) use cache::ClusterCache;
-pub(crate) use mark::looks_packed;
+pub(crate) use mark::{looks_packed, may_lack_mark};
 pub(crate) use packed::{has_checksum, lacks_checksum, packed_blocks, without_checksum};
 
 use pointers::pointers;

@@ -124,13 +124,14 @@ impl<'a> ReadMapper<'a> {
             if !first.is_address() {
                 let goes_on = |index: &u32| pointers.get(record, *index) == first;
                 let len = (1..most).find(|index| !goes_on(index)).unwrap_or(most);
-                return match first {
-                    BlockAddr::NEW => Ok((Place::Unwritten(unaddressed(block)), len.into())),
-                    BlockAddr::NULL => match self.hole(record, &pointers, len)? {
-                        0 => Err(owned::lost(self.inode.nid, block)),
-                        len => Ok((Place::Hole, len.into())),
-                    },
-                    _ => Ok((Place::Hole, len.into())),
+                let place = match first {
+                    BlockAddr::NEW => Place::Unwritten(unaddressed(block)),
+                    BlockAddr::NULL => Place::Hole,
+                    _ => return Ok((Place::Hole, len.into())),
+                };
+                return match self.hole(record, &pointers, len)? {
+                    0 => Err(owned::lost(self.inode.nid, block)),
+                    len => Ok((place, len.into())),
                 };
             }
             // An address outside the main area is reported when its block is looked up.

@@ -97,7 +97,7 @@ impl<'f> Collect<'f> {
     fn missing(&self, record: &Inode) -> u64 {
         let own = 1_u64.saturating_add(u64::from(!record.xattr_nid.is_none()));
         // The marks of clusters whose saved blocks were given back are not counted.
-        let is_counted = !record.inline.contains(InlineFlags::COMPRESS_RELEASED);
+        let is_counted = !is_released(record);
         let counted = self
             .pointers
             .iter()
@@ -200,7 +200,7 @@ impl Mapped {
         let saved = packed.iter().map(|(_, list)| cluster.saturating_sub(used(list)));
         let saved = saved.fold(0, u64::saturating_add);
         // Other contents may look as if they were packed.
-        if record.extra.is_some_and(|extra| extra.compr_blocks > saved) {
+        if is_released(record) || record.extra.is_some_and(|extra| extra.compr_blocks > saved) {
             for (start, _) in &unmarked {
                 let what = "has lost its mark, and was unpacked as its data show";
                 self.runs.faults.add(format!("the cluster at block {start} {what}"));
@@ -232,7 +232,12 @@ impl Mapped {
             packed.push((start, list));
             return;
         }
-        let may_be = record.extra.is_some_and(|extra| extra.compr_blocks > 0)
+        let first = list.first().copied().unwrap_or_default();
+        let may_lack = match is_released(record) {
+            true => compress::may_lack_mark(first),
+            false => record.extra.is_some_and(|extra| extra.compr_blocks > 0),
+        };
+        let may_be = may_lack
             && list.iter().all(is_inside)
             && self.looks_packed(volume, record, (start, &list));
         match may_be {
@@ -285,6 +290,11 @@ impl Contents for Mapped {
         }
         faults
     }
+}
+
+/// Were the blocks that compression saves given back? Nothing counts them then.
+const fn is_released(record: &Inode) -> bool {
+    record.inline.contains(InlineFlags::COMPRESS_RELEASED)
 }
 
 fn moment(stamp: Timestamp) -> (i64, u32) {
@@ -347,8 +357,35 @@ pub(super) fn contents(
     for run in &found.pointers {
         owned::fault(volume, run.first).into_iter().for_each(|what| faults.add(what));
     }
-    let pointers = found.pointers.into_iter().flat_map(Pointers::iter);
+    let mut pointers = found.pointers;
+    for (index, addr) in lost(volume, &pointers) {
+        let Some(run) = pointers.get_mut(index) else { continue };
+        let block = run.first.block;
+        faults.add(format!("block {block} is called empty, and was copied from block {addr}"));
+        run.first.addr = addr;
+    }
+    let pointers = pointers.into_iter().flat_map(Pointers::iter);
     Box::new(Mapped::new(volume, ino, record, pointers, faults))
+}
+
+/// Pointers without a block that have lost it, by their index, and the blocks.
+fn lost(volume: &RawVolume, runs: &[Pointers]) -> Vec<(usize, BlockAddr)> {
+    let mut found = Vec::new();
+    for (index, run) in runs.iter().enumerate().filter(|(_, run)| run.first.addr == BlockAddr::NEW)
+    {
+        let beside = |number: Option<usize>| {
+            let run = number.and_then(|number| runs.get(number))?;
+            run.first.addr.is_address().then_some(run)
+        };
+        let before = beside(index.checked_sub(1));
+        let before = before.and_then(|run| run.first.addr.get().checked_add(run.len));
+        let after = beside(index.checked_add(1));
+        let after = after.and_then(|run| run.first.addr.get().checked_sub(1));
+        let addr = owned::lost(volume, run.first, before);
+        let addr = addr.or_else(|| owned::lost(volume, run.first, after));
+        found.extend(addr.map(|addr| (index, addr)));
+    }
+    found
 }
 
 /// Blocks that a file of this size has.

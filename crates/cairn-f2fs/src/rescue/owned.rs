@@ -25,6 +25,21 @@ pub(super) fn fault(volume: &RawVolume, pointer: Pointer) -> Option<String> {
     is_anothers.then(|| format!("block {block} is a block of another owner, and was copied"))
 }
 
+/// The block of a pointer that is reserved but has no block, as `fallocate` leaves it: it lies at
+/// this address, beside that of the next pointer, is in use, and its summary names the pointer.
+pub(super) fn lost(volume: &RawVolume, pointer: Pointer, addr: Option<u32>) -> Option<BlockAddr> {
+    let addr = BlockAddr(addr?);
+    let is_newer = volume.newer.contains_key(&pointer.holder);
+    if is_newer || !volume.layout.in_main(addr) || volume.is_valid(addr) != Some(true) {
+        return None;
+    }
+    let (is_node, owner) = volume.owner(addr)?;
+    let is_current =
+        volume.nat(pointer.holder).is_ok_and(|(_, entry)| entry.version == owner.version);
+    let is_own = owner.nid == pointer.holder && u32::from(owner.ofs_in_node) == pointer.slot;
+    (!is_node && is_current && is_own).then_some(addr)
+}
+
 /// Is the block a node that the NAT leads to?
 fn is_node(volume: &RawVolume, addr: BlockAddr) -> bool {
     let Ok(image) = volume.block(addr.pba()) else { return false };

@@ -18,6 +18,8 @@ use crate::volume::{MIB, open, volume};
 use crate::{check, lines};
 
 const CLUSTER: usize = 4 * 4096;
+const INLINE_AT: usize = 3;
+const RELEASED: u8 = 0x80;
 const SIZE_AT: usize = 16;
 const BLOCKS_AT: usize = 24;
 const FLAGS_AT: usize = 80;
@@ -96,6 +98,22 @@ impl Packed {
         Self { target: Target::of(&Arc::new(device.fork())), ..packed }
     }
 
+    /// The same file after its saved blocks were given back (`F2FS_IOC_RELEASE_COMPRESS_BLOCKS`).
+    fn released() -> Self {
+        let packed = Self::new();
+        let injection = packed.change("released", &|bytes| {
+            bytes[INLINE_AT] |= RELEASED;
+            bytes[SAVED_AT] = 0;
+            // Marks no longer count.
+            bytes[BLOCKS_AT] -= 2;
+        });
+        let device = Arc::new(damaged(&packed.target, &injection));
+        let dynamic: Arc<dyn BlockDevice> = device.clone();
+        apply(&plan(&dynamic, Scope::Accounting).unwrap(), &dynamic);
+        assert_eq!(lines(&check(dynamic).unwrap()), "");
+        Self { target: Target::of(&Arc::new(device.fork())), ..packed }
+    }
+
     /// Changes the inode, and older versions of it.
     fn change(&self, what: &str, change: &dyn Fn(&mut [u8])) -> Injection {
         let ino = self.ino.to_le_bytes();
@@ -142,6 +160,30 @@ fn a_cluster_whose_mark_is_lost_is_not_read_as_it_is_packed() {
             let taken = rescued(Arc::new(damaged(&packed.target, &injection)));
             assert!(taken.files[&PATH[1..]] == packed.contents, "{what}");
             assert!(taken.losses.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_lost_mark_is_found_although_saved_blocks_were_given_back() {
+    let packed = Packed::released();
+    let sound: Arc<dyn BlockDevice> = Arc::new(packed.target.device.fork());
+    assert!(View::of(&sound).found[PATH].bytes == packed.contents);
+    assert!(rescued(sound).files[&PATH[1..]] == packed.contents);
+    for slot in [0, 8] {
+        for value in [0, NEW] {
+            let what = format!("pointer {slot}: {value:#x}");
+            let injection = packed.change(&what, &|bytes| set_pointer(bytes, slot, value));
+            let device = Arc::new(damaged(&packed.target, &injection));
+            let found = lines(&check(device.clone()).unwrap());
+            assert!(found.contains("f2fs.inode.compression"), "{what}:\n{found}");
+            let taken = rescued(device.clone());
+            assert!(taken.files[&PATH[1..]] == packed.contents, "{what}");
+            packed.judge(&injection);
+            let dynamic: Arc<dyn BlockDevice> = device;
+            let all = plan(&dynamic, Scope::All).unwrap();
+            let lost = all.steps.losing().filter(|step| step.loss.is_some()).count();
+            assert_eq!(lost, 0, "{what}: {:?}", all.steps.kept());
         }
     }
 }
@@ -223,7 +265,6 @@ fn an_impossible_size_of_a_compressed_file_costs_no_cluster() {
 #[test]
 fn a_wrong_size_of_clusters_is_set_by_what_is_packed() {
     const CLUSTER_AT: usize = 393;
-    const RELEASED: (usize, u8) = (3, 0x80);
     let device = volume(64 * MIB, &["-O", "extra_attr,inode_checksum,compression"]);
     let fs = open(device.clone(), "");
     let new = fs.create(fs.root(), &PATH[1..], NewInode::Regular, 0o644, &Caller::ROOT);
@@ -237,7 +278,7 @@ fn a_wrong_size_of_clusters_is_set_by_what_is_packed() {
     let mut bytes = target.read(at);
     set_pointer(&mut bytes, 0, MARK);
     set_pointer(&mut bytes, 7, 0);
-    bytes[RELEASED.0] |= RELEASED.1;
+    bytes[INLINE_AT] |= RELEASED;
     bytes[FLAGS_AT] |= COMPR;
     (bytes[ALGORITHM_AT], bytes[CLUSTER_AT]) = (LZ4, 3);
     inode::seal(&mut bytes, target.layout());

@@ -176,6 +176,11 @@ impl Target {
         (what, at & !0xfff)
     }
 
+    /// The first and the last block of the pack in use.
+    pub const fn pack_ends(&self) -> [u64; 2] {
+        self.places.pack
+    }
+
     /// The first block of the pack in use, and those between it and the last one.
     pub fn pack(&self) -> (u64, &[u64]) {
         (self.places.pack[0], &self.places.pack_contents)

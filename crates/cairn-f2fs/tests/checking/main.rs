@@ -19,6 +19,7 @@ mod names;
 mod nodes;
 mod numbers;
 mod owned;
+mod packs;
 mod places;
 mod pointers;
 mod quota;

@@ -35,6 +35,10 @@ fn cases(volume: &Volume) -> Vec<Case> {
         ("pointers", 5, 0),
         ("pointers", 12, 0),
         ("large", 1, 0),
+        // It calls the block reserved.
+        ("pointers", 0, u32::MAX),
+        ("pointers", 5, u32::MAX),
+        ("nodes", 7, u32::MAX),
     ];
     let case = |(name, slot, to): (&'static str, usize, u32)| {
         let what = format!("{name}, pointer {slot}: {to:#x}");

@@ -13,10 +13,11 @@ use crate::inject::Injection;
 use crate::listed::{set, word};
 use crate::readers::View;
 use crate::repair::{apply, damaged, plan};
+use crate::rescue::rescued;
 use crate::stale::place_of;
 use crate::types::{Judge, planted};
 use crate::volume::open;
-use crate::{check, lines};
+use crate::{check, lines, packs};
 
 const POINTERS_AT: usize = 360;
 pub const NIDS_AT: usize = 4052;
@@ -159,6 +160,9 @@ fn pointers_that_were_exchanged_in_a_circle_are_exchanged_again() {
     }
 }
 
+/// Where the last block of a pack says how many blocks the pack has.
+const PACK_BLOCKS_AT: usize = 136;
+
 /// The block becomes the file's although the newest checkpoint, which is damaged, stays as long as
 /// that is possible.
 #[test]
@@ -168,14 +172,21 @@ fn a_pointer_to_a_free_block_is_decided_beside_a_damaged_checkpoint() {
     fs.create(fs.root(), b"new", NewInode::Regular, 0o600, &Caller::ROOT).unwrap();
     fs.unmount().unwrap();
     let mut judge = Judge::of(&device);
-    let (head, _) = judge.target.pack();
-    let mut bytes = judge.target.read(head);
-    bytes[8] ^= 1;
+    // Neither end is a copy of the other.
+    let [head, last] = judge.target.pack_ends();
+    let ends = [(head, 8, false), (last, PACK_BLOCKS_AT, true)].map(|(at, place, is_sealed)| {
+        let mut bytes = judge.target.read(at);
+        bytes[place] ^= 1;
+        if is_sealed {
+            packs::seal(&mut bytes);
+        }
+        (at, bytes)
+    });
     let (free, _) = judge.target.free_blocks()[0];
     let mut injection = judge.change("pointers", &|bytes| {
         set(bytes, POINTERS_AT + 4 * EMPTY[0].1, free);
     });
-    injection.blocks.push((head, bytes));
+    injection.blocks.extend(ends);
     let found = lines(&check(Arc::new(damaged(&judge.target, &injection))).unwrap());
     for code in ["f2fs.checkpoint.pack", "f2fs.block.free"] {
         assert!(found.contains(code), "{code}:\n{found}");
@@ -205,6 +216,68 @@ fn a_pointer_that_was_moved_to_a_hole_is_moved_back() {
         for scope in [Scope::Accounting, Scope::All] {
             let (tree, lost) = volume.judge.repair(&injection, scope);
             assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}: {lost:?}");
+        }
+    }
+}
+
+/// A block in use is that of the pointer, which says that the block is reserved and was never
+/// written.
+#[test]
+fn a_pointer_that_became_a_reserved_one_does_not_read_as_zeros() {
+    const NEW: u32 = u32::MAX;
+    let volume = Volume::new();
+    let whole = rescued(Arc::new(volume.device.fork()));
+    for slot in [0, 3, 12] {
+        let what = format!("pointer {slot}");
+        let injection = volume.set(&what, &[(("pointers", slot), NEW)]);
+        let device = Arc::new(damaged(&volume.judge.target, &injection));
+        let dynamic: Arc<dyn BlockDevice> = device.clone();
+        let found = lines(&check(dynamic.clone()).unwrap());
+        assert!(found.contains("f2fs.block.unlinked"), "{what}:\n{found}");
+        let view = View::of(&dynamic);
+        assert!(view.failed.contains(&b"/pointers"[..]), "{what}");
+        let taken = rescued(device);
+        assert!(taken.files == whole.files, "{what}");
+        assert_eq!((whole.faulty.len(), taken.faulty.len()), (0, 1), "{what}");
+        for scope in [Scope::Accounting, Scope::All] {
+            let (tree, lost) = volume.judge.repair(&injection, scope);
+            assert!(lost.is_empty() && tree.unwrap() == volume.judge.sound, "{what}: {lost:?}");
+        }
+    }
+}
+
+/// Each directory has the block of the other, with its `.` and `..`.
+#[test]
+fn exchanged_blocks_of_directories_are_set_back() {
+    let device = Arc::new(planted(&[]).fork());
+    let fs = open(device.clone(), "");
+    let new = |parent, name: &str, kind| {
+        fs.create(parent, name.as_bytes(), kind, 0o755, &Caller::ROOT).unwrap().ino
+    };
+    let wide = new(fs.root(), "wide", NewInode::Directory);
+    let inner = new(wide, "inner", NewInode::Directory);
+    for index in 0..300 {
+        new(wide, &format!("another rather long name {index}"), NewInode::Regular);
+        new(inner, &format!("a third rather long name {index}"), NewInode::Regular);
+    }
+    fs.unmount().unwrap();
+    let judge = Judge::of(&device);
+    let number = |ino: cairn_base::Ino| u32::try_from(ino.get()).unwrap();
+    let (wide, inner) = (number(wide), number(inner));
+    let large = judge.numbers["large"];
+    for (one, other) in [(large, wide), (wide, inner), (inner, large)] {
+        let places = [one, other].map(|ino| place_of(&device, ino));
+        let mut blocks = places.map(|at| judge.target.read(at));
+        let pointers = [1, 0].map(|of: usize| word(&blocks[of], POINTERS_AT));
+        blocks.iter_mut().zip(pointers).for_each(|(bytes, to)| set(bytes, POINTERS_AT, to));
+        let what = format!("inodes {one} and {other}");
+        let injection =
+            Injection { what: what.clone(), blocks: places.into_iter().zip(blocks).collect() };
+        let found = lines(&check(Arc::new(damaged(&judge.target, &injection))).unwrap());
+        assert_eq!(found.matches("f2fs.block.unlinked").count(), 2, "{what}:\n{found}");
+        for scope in [Scope::Accounting, Scope::All] {
+            let (tree, lost) = judge.repair(&injection, scope);
+            assert!(lost.is_empty() && tree.unwrap() == judge.sound, "{what}: {lost:?}");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cairn_check::{Finding, Value};
 
+use super::super::clusters::LOST_MARK;
 use super::edit::Edit;
 use crate::compress;
 use crate::error::Result;
@@ -19,6 +20,12 @@ impl Edit<'_> {
         number: Option<u64>,
     ) -> Result<bool> {
         if let Some(block) = finding.place.file_block {
+            if finding.place.field == Some(LOST_MARK) {
+                let Some(slot) = self.slot(ino, block)? else { return Ok(false) };
+                self.set_pointer(slot, BlockAddr::COMPRESS)?;
+                self.mended(finding);
+                return Ok(true);
+            }
             return self.clear_cluster(finding, ino, block);
         }
         let Some(number) = number else { return Ok(false) };

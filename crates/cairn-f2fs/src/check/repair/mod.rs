@@ -148,6 +148,11 @@ impl Mend for Mender {
         if let Some(chosen) = choice::second(device, watch, THREADS, &findings)? {
             superblocks::mend_first(&chosen, device, steps)?;
         }
+        if let Some(newest) = packs::mended(device, watch, THREADS, &findings)?
+            && may_be_written(&newest.device)?
+        {
+            newest.write(device, steps)?;
+        }
         if let Some(proved) = features::proved(device, &findings)?
             && may_be_written(&proved)?
         {
@@ -211,6 +216,7 @@ fn seeks(scope: Scope, steps: &Steps) -> bool {
         &kinds::SUPERBLOCK_COPIES,
         &kinds::SUPERBLOCK_ERRORS,
         &kinds::SUPERBLOCK_FEATURES,
+        &kinds::CHECKPOINT_END,
         &kinds::NAT_ADDRESS,
         &kinds::NAT_LOST,
         &kinds::INODE_CHECKSUM,
@@ -229,7 +235,7 @@ fn mend(
     on: (&Arc<dyn BlockDevice>, Scope),
     steps: &mut Steps,
 ) -> Result<()> {
-    let loses = report.worst() > Some(Severity::Accounting);
+    let loses = loses(report);
     let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
     let mut edit = Edit::new(context.clone(), on, owners, steps);
     edit.paths = paths_of(report);
@@ -259,6 +265,17 @@ fn mend(
     }
     let divided = edit.divide(&found)?;
     edit.mend_tables(report, divided)
+}
+
+/// Is something found by which files lose something? Directories whose blocks were exchanged may
+/// seem to contain each other, until their pointers are set back.
+fn loses(report: &Report) -> bool {
+    let is_found = |one: &Kind| report.counts.iter().any(|(kind, _)| kind.code == one.code);
+    let is_exchanged = is_found(&kinds::BLOCK_UNLINKED);
+    report.counts.iter().any(|(kind, _)| {
+        let is_cycle = kind.code == kinds::DIRECTORY_CYCLE.code;
+        kind.severity > Severity::Accounting && !(is_cycle && is_exchanged)
+    })
 }
 
 /// Paths of the inodes that findings name.

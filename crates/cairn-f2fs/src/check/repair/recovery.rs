@@ -11,7 +11,7 @@ use cairn_check::repair::{Scope, Step, Steps};
 use cairn_check::{Finding, Findings, Observer, Place, Value};
 
 use super::super::volume::Volume;
-use super::super::{kinds, replay, report};
+use super::super::{kinds, packs, replay, report};
 use super::edit::Edit;
 use crate::error::{Error, Result};
 use crate::format::node::Marks;
@@ -52,9 +52,10 @@ pub(super) fn recover(
     if !replay::is_safe(device, watch, THREADS, findings)? {
         return Ok((Some(volume), None));
     }
-    drop(volume);
     // A recovery that fails must leave nothing.
     let above = Arc::new(Overlay::new(device.clone())?);
+    packs::give_up(&volume, &(above.clone() as Arc<dyn BlockDevice>))?;
+    drop(volume);
     let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
     let recovered = match replay::recovered(above.clone(), runtime, &options) {
         Ok(Some(reason)) => {

@@ -145,7 +145,7 @@ pub(super) fn seal(block: &mut [u8], offset: u32) -> u32 {
 
 /// A block before its checksum, the checksum, and the block behind it. `None` if the offset is
 /// impossible for a checksum.
-fn split_at_checksum(block: &[u8], offset: u32) -> Option<(&[u8], &[u8; 4], &[u8])> {
+pub(super) fn split_at_checksum(block: &[u8], offset: u32) -> Option<(&[u8], &[u8; 4], &[u8])> {
     if !(LARGE_CHECKSUM_AT..=CHECKSUM_AT).contains(&offset) || !offset.is_multiple_of(4) {
         return None;
     }
@@ -154,6 +154,6 @@ fn split_at_checksum(block: &[u8], offset: u32) -> Option<(&[u8], &[u8; 4], &[u8
     Some((before, stored, after))
 }
 
-fn checksum(before: &[u8], after: &[u8]) -> u32 {
+pub(super) fn checksum(before: &[u8], after: &[u8]) -> u32 {
     crc32(crc32(MAGIC, before), after)
 }
