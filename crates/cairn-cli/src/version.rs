@@ -9,10 +9,15 @@ static LONG: LazyLock<String> = LazyLock::new(|| {
         (_, true) => "glibc",
         _ => "its system's library",
     };
+    let stores = match cfg!(feature = "remote") {
+        true => "directories, S3, Google, Azure",
+        false => "directories",
+    };
     let linked = if cfg!(target_feature = "crt-static") { "static" } else { "dynamic" };
     format!(
         "{}\nfilesystems: ext2, ext3, ext4, f2fs\n\
-         images: raw, partitions (GPT, MBR), qcow2, zstd, LUKS, NBD (with TLS), object stores\n\
+         images: raw, partitions (GPT, MBR), qcow2, zstd, LUKS, NBD (with TLS), object stores \
+         ({stores})\n\
          mounts: FUSE through /dev/fuse and through io_uring\n\
          built for: {ARCH} Linux, {libc}, {linked}",
         env!("CARGO_PKG_VERSION")

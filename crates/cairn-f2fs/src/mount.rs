@@ -307,8 +307,12 @@ fn load(
     let read_only = read_only_reason(&superblock, &*device, options)
         .or_else(|| damaged_pack.map(Into::into))
         .or_else(|| matches!(chain, Chain::Unknown).then(|| UNKNOWN_HASH.into()));
-    let pages = page_cache_options(options);
-    let pages = PageCache::new(device.clone(), budget.clone(), pages, runtime.clone());
+    let pages = PageCache::new(
+        device.clone(),
+        budget.clone(),
+        page_cache_options(options),
+        runtime.clone(),
+    );
     let (nat, nodes, store) = if read_only.is_none() {
         let settings = StoreOptions { mode: options.mode, discard: options.discard };
         let store = Store::with_pack(
@@ -320,13 +324,7 @@ fn load(
             runtime.clone(),
         )
         .map(Arc::new)?;
-        let nodes = NodeCache::live(
-            layout.clone(),
-            buffers.clone(),
-            store.nat.clone(),
-            store.nodes.clone(),
-        );
-        (store.nat.clone(), nodes, Some(store))
+        (store.nat.clone(), live_nodes(&layout, &buffers, &store), Some(store))
     } else {
         let nodes = read_only_nodes((&layout, &buffers), &checkpoint, &journals, &nat, options)?;
         (nat, nodes, None)
@@ -346,6 +344,11 @@ fn load(
         store,
     });
     Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
+}
+
+/// The nodes of a volume that is written.
+fn live_nodes(layout: &Arc<Layout>, buffers: &Arc<BufferCache>, store: &Store) -> NodeCache {
+    NodeCache::live(layout.clone(), buffers.clone(), store.nat.clone(), store.nodes.clone())
 }
 
 /// The nodes of a volume that is only read, with what was fsynced.

@@ -185,8 +185,9 @@ fn part_of(
     }
     if image.key.is_some() && links.iter().all(|link| link.kind != "LUKS") {
         return Err(error(Cause::Address(
-            "a key is given, and the disk is not encrypted with LUKS: encrypt it first \
-             (cryptsetup luksFormat), or leave the key out"
+            "a key is given, and the disk does not begin as one that LUKS has encrypted: leave \
+             the key out, or, if it was encrypted, restore its header (cryptsetup \
+             luksHeaderRestore)"
                 .into(),
         )));
     }

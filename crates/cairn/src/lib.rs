@@ -31,6 +31,7 @@ mod bytes;
 mod chain;
 mod check;
 pub mod checking;
+mod claim;
 pub mod contents;
 mod device;
 mod direct;

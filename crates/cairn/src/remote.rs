@@ -1,19 +1,14 @@
 //! Opening an export of an NBD server.
 //!
-//! The protocol has no locks. A writer on this system keeps other users of Cairn on this system
-//! away: it binds a socket of Linux's abstract namespace whose name follows from the address. The
-//! kernel frees the name when the process ends, however it ends. Whoever names the server in
-//! another way, or is on another system, is not seen.
+//! A writer claims it ([`crate::claim`]).
 
 use std::ops::Range;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Arc;
 
 use cairn_block::{Batch, BlockDevice, Completion, ErrorKind, Extent, Geometry};
 use cairn_nbd::{Address, Client, ConnectOptions};
-use uuid::Uuid;
 
+use crate::claim::{self, Claim};
 use crate::error::{Cause, Error, Result};
 use crate::image::ImageSpec;
 
@@ -23,12 +18,15 @@ pub(crate) fn open(
     address: &Address,
     write: bool,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let claim = claim(address).map_err(|error| Error::new(image, Cause::Open(error)))?;
-    let device = connect(image, address, write)?;
-    match write {
-        true => Ok(Arc::new(Claimed { device, _claim: claim })),
-        false => Ok(Arc::new(device)),
+    let in_use = || Error::new(image, Cause::Open(in_use(address)));
+    if !write {
+        if claim::is_claimed(address) {
+            return Err(in_use());
+        }
+        return Ok(Arc::new(connect(image, address, write)?));
     }
+    let claim = Claim::of(address).ok_or_else(in_use)?;
+    Ok(Arc::new(Claimed { device: connect(image, address, write)?, _claim: claim }))
 }
 
 /// Connects, whoever else uses the export.
@@ -45,28 +43,16 @@ fn connect(image: &ImageSpec, address: &Address, write: bool) -> Result<Client> 
     Client::connect(address, &options).map_err(|error| Error::new(image, Cause::Open(error)))
 }
 
-/// `None` where the system has no such sockets.
-fn claim(address: &Address) -> cairn_block::Result<Option<UnixListener>> {
-    let plain = Address { tls: None, ..address.clone() };
-    let name = Uuid::new_v5(&Uuid::NAMESPACE_URL, plain.to_string().as_bytes());
-    let Ok(socket) = SocketAddr::from_abstract_name(format!("cairn-nbd-{name}")) else {
-        return Ok(None);
-    };
-    match UnixListener::bind_addr(&socket) {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let detail = "in use by another process of Cairn on this system: unmount it, or wait \
-                until that has ended";
-            Err(cairn_block::Error::new(ErrorKind::InUse, format!("open {address}"), detail))
-        }
-        Err(_) => Ok(None),
-    }
+fn in_use(address: &Address) -> cairn_block::Error {
+    let detail = "in use by another process of Cairn on this system: unmount it, or wait until \
+        that has ended";
+    cairn_block::Error::new(ErrorKind::InUse, format!("open {address}"), detail)
 }
 
 /// An export that is written.
 struct Claimed {
     device: Client,
-    _claim: Option<UnixListener>,
+    _claim: Claim,
 }
 
 impl BlockDevice for Claimed {

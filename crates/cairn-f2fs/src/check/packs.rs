@@ -92,7 +92,7 @@ pub(super) fn mended(
 ///
 /// # Errors
 /// The device's.
-pub(super) fn give_up(volume: &Volume, device: &Arc<dyn BlockDevice>) -> Result<()> {
+pub(super) fn give_up(volume: &Volume, device: &dyn BlockDevice) -> Result<()> {
     let found = newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?;
     for at in found.into_iter().flat_map(|found| [found.start, found.end]) {
         device.write_at(bytes_of(at), vec![0; BLOCK_SIZE])?;

@@ -58,7 +58,7 @@ pub(super) fn replay(
         return Ok(Chain::Empty);
     }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(volume.device.clone())?);
-    packs::give_up(volume, &overlay)?;
+    packs::give_up(volume, &*overlay)?;
     let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
     match recovered(overlay.clone(), runtime, &options) {
         Ok(None) => Ok(Chain::Replayed(overlay)),

@@ -54,7 +54,7 @@ pub(super) fn recover(
     }
     // A recovery that fails must leave nothing.
     let above = Arc::new(Overlay::new(device.clone())?);
-    packs::give_up(&volume, &(above.clone() as Arc<dyn BlockDevice>))?;
+    packs::give_up(&volume, &*above)?;
     drop(volume);
     let options = MountOptions { cache_bytes: CACHE_BYTES, ..MountOptions::default() };
     let recovered = match replay::recovered(above.clone(), runtime, &options) {
