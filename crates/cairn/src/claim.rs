@@ -133,7 +133,7 @@ mod tests {
             address(&format!("nbd+unix:///disk?socket={}", place.join(path).display()))
         };
         let claim = Claim::of(&at("socket")).unwrap();
-        for path in ["./socket", "linked/socket", "soft", "hard", "linked/../socket"] {
+        for path in ["./socket", "linked/socket", "soft", "hard"] {
             assert!(is_claimed(&at(path)) && Claim::of(&at(path)).is_none(), "{path}");
         }
         // The server is started again.

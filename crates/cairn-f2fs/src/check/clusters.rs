@@ -109,8 +109,8 @@ impl Clusters {
         is_empty.then_some(NO_DATA)
     }
 
-    /// Checks a cluster without a mark, after its last pointer: if its saved blocks were given back,
-    /// its data may show that it is packed.
+    /// Checks a cluster without a mark, after its last pointer: if its saved blocks were given
+    /// back, its data may show that it is packed.
     ///
     /// # Errors
     /// The device's.

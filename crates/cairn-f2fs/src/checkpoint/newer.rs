@@ -53,9 +53,9 @@ pub(crate) fn read_only_reason(
     tracing::warn!(%block, version, used, "the newest checkpoint is damaged: the one before it is \
         used, so later changes are missing: check and repair the volume");
     Some(
-        "the newest checkpoint is damaged, and a write would destroy what is left of it: run cairn \
-            check --repair, which restores it, or --repair=all, which goes on from the checkpoint \
-            before it if that is impossible",
+        "the newest checkpoint is damaged, and a write would destroy what is left of it: check and \
+            repair the volume, which restores it; a repair with losses goes on from the checkpoint \
+            before it, if that is impossible",
     )
 }
 

@@ -10,66 +10,16 @@
 //! written. So the next checkpoint, which stops all changes, asks for these blocks again
 //! ([`Segments::take_kept`]).
 
+use super::proof::{Doubt, Kept, Proof};
 use super::{CHECKPOINT_SECTIONS, Owner, Segments, State};
 use crate::error::{Error, Result};
 use crate::format::log::AllocType;
-use crate::format::{BlockAddr, Checkpoint, Layout, Log, SegNo, bits};
-
-/// Tells which blocks are in use.
-pub(crate) trait Proof: Send + Sync {
-    /// Those to which the named pointers lead.
-    ///
-    /// # Errors
-    /// The device's.
-    fn data(&self, owners: &[(BlockAddr, Owner)]) -> Result<Vec<(BlockAddr, Owner)>>;
-
-    /// The nodes to which the NAT leads.
-    ///
-    /// # Errors
-    /// The device's.
-    fn nodes(&self, owners: &[(BlockAddr, Owner)]) -> Result<Vec<(BlockAddr, Owner)>>;
-}
-
-/// A block that the SIT called free, and that is in use by its summary.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
-    pub(crate) addr: BlockAddr,
-    pub(crate) is_node: bool,
-    pub(crate) owner: Owner,
-}
-
-/// Segments whose free blocks were not asked for yet.
-pub(super) struct Doubt {
-    segments: Vec<u8>,
-    kept: Vec<Kept>,
-}
-
-impl Doubt {
-    /// Doubts all segments if the sums of the table are not the checkpoint's.
-    pub(super) fn of(state: &State, checkpoint: &Checkpoint, layout: &Layout) -> Option<Self> {
-        let used = state.table.valid_total();
-        let free = state.table.free_segment_count();
-        let agree = used == checkpoint.valid_block_count && free == checkpoint.free_segment_count;
-        if agree {
-            return None;
-        }
-        tracing::debug!(
-            used,
-            free,
-            counted = checkpoint.valid_block_count,
-            counted_free = checkpoint.free_segment_count,
-            "the sums of the SIT are not the \
-            checkpoint's: segments are compared with their summaries before they are written"
-        );
-        let bytes = usize::try_from(layout.main_segments.div_ceil(8)).unwrap_or(usize::MAX);
-        Some(Self { segments: vec![0xff; bytes], kept: Vec::new() })
-    }
-}
+use crate::format::{BlockAddr, Log, SegNo, bits};
 
 impl State {
     /// Must the segment's summary be asked before its free blocks are written?
     pub(super) fn is_doubted(&self, segno: SegNo) -> bool {
-        self.doubt.as_ref().is_some_and(|doubt| bits::test(&doubt.segments, segno.index()))
+        self.doubt.as_ref().is_some_and(|doubt| doubt.is_left(segno))
     }
 }
 
@@ -126,7 +76,7 @@ impl Segments {
             match self.take_in(kept.addr, log, kept.owner) {
                 Ok(()) => {
                     let mut state = self.state.lock();
-                    state.doubt.iter_mut().for_each(|doubt| doubt.kept.push(kept));
+                    state.doubt.iter_mut().for_each(|doubt| doubt.keep(kept));
                 }
                 // Another thread was faster, or the segment holds blocks of the other kind.
                 Err(Error::Corrupt(_)) => {}
@@ -134,9 +84,7 @@ impl Segments {
             }
         }
         let mut state = self.state.lock();
-        state.doubt.iter_mut().for_each(|doubt| {
-            bits::clear(&mut doubt.segments, segno.index());
-        });
+        state.doubt.iter_mut().for_each(|doubt| doubt.settle(segno));
         Ok(())
     }
 
@@ -205,6 +153,6 @@ impl Segments {
     #[must_use]
     pub(crate) fn take_kept(&self) -> Vec<Kept> {
         let mut state = self.state.lock();
-        state.doubt.as_mut().map(|doubt| std::mem::take(&mut doubt.kept)).unwrap_or_default()
+        state.doubt.as_mut().map(Doubt::take_kept).unwrap_or_default()
     }
 }

@@ -19,8 +19,8 @@ use cairn_base::units::as_u64;
 use cairn_block::reserve::expect_room;
 use cairn_cache::block::BufferCache;
 
-use super::doubt::Doubt;
 use super::log::LogState;
+use super::proof::Doubt;
 use super::table::Table;
 use super::{Mode, Segments, State};
 use crate::checkpoint::summaries::CurrentSummaries;
@@ -101,7 +101,8 @@ impl Segments {
             moved: false,
             doubt: None,
         };
-        state.doubt = Doubt::of(&state, checkpoint, &layout);
+        let sums = (state.table.valid_total(), state.table.free_segment_count());
+        state.doubt = Doubt::of(sums, checkpoint, &layout);
         Ok(Self::wrap(layout, mode, cache, runtime, checkpoint.elapsed_time, state))
     }
 }

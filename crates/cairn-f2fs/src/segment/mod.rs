@@ -24,6 +24,7 @@ mod load;
 mod log;
 mod owners;
 mod place;
+mod proof;
 mod resume;
 mod sections;
 mod summaries;
@@ -47,20 +48,20 @@ use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Layout, Log, SegNo, Summary};
 
 pub(crate) use discards::BlockRun;
-pub(crate) use doubt::{Kept, Proof};
 pub(crate) use flush::SitPlan;
 pub(crate) use flush::Summaries;
 pub(crate) use load::SegmentSources;
 pub(crate) use load::load;
 pub(crate) use owners::SegmentOwners;
 pub(crate) use place::Placed;
+pub(crate) use proof::{Kept, Proof};
 pub(crate) use resume::CHECKPOINT_SECTIONS;
 pub(crate) use sections::LiveBlocks;
 pub(crate) use sections::SectionInfo;
 pub(crate) use summaries::QueuedSummary;
 
-use doubt::Doubt;
 use log::LogState;
+use proof::Doubt;
 use table::Table;
 
 /// The owner of a block: its summary entry.
@@ -146,7 +147,7 @@ struct State {
     kbytes_written: u64,
     /// True if a log has moved or a summary has changed since the last snapshot.
     moved: bool,
-    /// See [`doubt`].
+    /// The segments that are doubted, if the SIT is.
     doubt: Option<Doubt>,
 }
 

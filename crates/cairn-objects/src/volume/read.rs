@@ -91,7 +91,7 @@ impl Core {
             error.kind = ErrorKind::Io;
             error.detail = format!(
                 "{}; a writer may have removed it since the volume {} was opened: open it again, \
-                 or read from a snapshot; if it stays away, cairn gc --verify lists what is lost",
+                 or read from a snapshot; if it stays away, it is lost",
                 error.detail, self.volume
             );
         }

@@ -29,7 +29,7 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
 
 /// Whether a superblock is there, sound or not.
 pub(super) fn is_marked(device: &dyn BlockDevice) -> Result<bool, Cause> {
-    Ok(cairn_ext4::is_marked(device).map_err(cause)?)
+    cairn_ext4::is_marked(device).map_err(cause)
 }
 
 /// Whether usual places have backup superblocks of a volume whose first superblock is lost.

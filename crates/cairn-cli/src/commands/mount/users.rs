@@ -59,6 +59,17 @@ pub fn of(point: &Path, device: &str, daemon: Option<u32>) -> Vec<User> {
 /// processes.
 #[must_use]
 pub fn copies(device: &str) -> Vec<User> {
+    mounts_of(|mount| mount.device == device)
+}
+
+/// As [`copies`], of a mount that may have ended: the kernel may have given its device number to
+/// the mount of another image.
+#[must_use]
+pub fn copies_of(ended: &Mount) -> Vec<User> {
+    mounts_of(|mount| mount.device == ended.device && mount.source == ended.source)
+}
+
+fn mounts_of(is_one: impl Fn(&Mount) -> bool) -> Vec<User> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for pid in std::iter::once("self".to_owned()).chain(processes()) {
@@ -67,7 +78,7 @@ pub fn copies(device: &str) -> Vec<User> {
             continue;
         }
         let table = fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        for mount in table::parse_all(&table).filter(|mount| mount.device == device) {
+        for mount in table::parse_all(&table).filter(|mount| is_one(mount)) {
             let point = mount.point.display();
             found.push(match pid.as_str() {
                 "self" => User {

@@ -173,7 +173,7 @@ fn leave(args: &Args, leaving: &Leaving) -> Outcome {
     }
     // As after a umount(8) without a helper: the next may be that of the copy.
     if args.helper
-        && let Some(copies) = users::listed(&users::copies(&mount.device))
+        && let Some(copies) = users::listed(&users::copies_of(mount))
     {
         output::complain(format_args!(
             "{}: unmounted here; the daemon goes on, because of {copies}",
@@ -216,7 +216,7 @@ fn still_mounted(mount: &Mount) -> Option<PathBuf> {
 /// caller did not name the mount.
 fn patience(args: &Args, mount: &Mount) -> Option<Duration> {
     let given = args.timeout.map(Duration::from_secs);
-    let is_held = || args.all && !users::copies(&mount.device).is_empty();
+    let is_held = || args.all && !users::copies_of(mount).is_empty();
     given.or_else(|| is_held().then_some(wait::MOMENT))
 }
 
@@ -259,7 +259,7 @@ fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Opt
 fn end(mount: &Mount, given: &Path) -> Outcome {
     // A normal unmount also makes the kernel write its dirty pages.
     let is_here = live_mount::find(given).is_ok_and(|found| found.device == mount.device);
-    if is_here && users::copies(&mount.device).len() <= 1 {
+    if is_here && users::copies_of(mount).len() <= 1 {
         match detach(mount, false) {
             Err(failure) if failure.status == Status::Busy => {}
             done => return done,

@@ -155,7 +155,7 @@ impl<'a> Patience<'a> {
     }
 
     fn reason(&self, whom: &str) -> String {
-        match users::listed(&users::copies(&self.mount.device)) {
+        match users::listed(&users::copies_of(self.mount)) {
             Some(copies) => {
                 format!("{whom} still serves {}, because of {copies}", self.mount.source)
             }

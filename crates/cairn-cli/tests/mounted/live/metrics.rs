@@ -114,7 +114,9 @@ fn a_signal_that_ends_the_watcher_removes_the_file_of_metrics() {
     let mut volume = Volume::mounted(SIZE, "");
     let file = volume.outside("cairn.prom");
     for signal in ["TERM", "INT"] {
-        let mut command = Command::new(CAIRN);
+        // A shell that runs the tests in the background ignores SIGINT for all of them.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", CAIRN]);
         command.args(["stats", "--prometheus", "--watch=0.02", "--output"]).arg(&file);
         let mut watcher = command.arg(volume.root()).stdout(Stdio::null()).spawn().unwrap();
         while !file.exists() {
