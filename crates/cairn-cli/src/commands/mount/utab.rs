@@ -1,5 +1,5 @@
 //! The entry of libmount's table of userspace options (`/run/mount/utab`) that makes umount(8)
-//! call [`HELPER`] for a mount of root's.
+//! call `umount.fuse.cairn` for a mount of root's.
 //!
 //! umount(8) of util-linux asks only statfs(2) for the type of a mount that root names by a whole
 //! path. It answers "fuse" for all FUSE mounts, so that umount(8) would return while the daemon
