@@ -4,7 +4,8 @@
 //! possible: the checkpoint also counts those that `fallocate` has reserved, which have no address
 //! yet.) Then a segment takes blocks, is discarded or is reset with its zone only after its summary
 //! was asked: a free block to which the named pointer leads, or a node to which the NAT leads, is
-//! in use. It is counted from then on. A volume whose sums agree pays nothing for this.
+//! in use. It is counted from then on. A volume whose sums agree pays nothing for this, and damage
+//! that keeps the sums is not noticed.
 //!
 //! The pointers are read from the device without a lock, and may be those of a node that is being
 //! written. So the next checkpoint, which stops all changes, asks for these blocks again

@@ -1,7 +1,8 @@
 //! How much is in use and how much may still be reserved.
 //!
-//! Invariant: `valid_blocks + reserved <= user_blocks`; blocks that are unusable while checkpoints
-//! are disabled are not reserved. A caller that may not use root-reserved blocks
+//! Invariant: `valid_blocks + reserved <= user_blocks`, except while roll-forward reserves more
+//! than it takes ([`Space::reserve_for_recovery`]); blocks that are unusable while checkpoints are
+//! disabled are not reserved. A caller that may not use root-reserved blocks
 //! ([`root_reserved`]) does not get them. A block counts as valid from the moment it has a place in
 //! a tree: a node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. An
 //! operation gets a [`Reservation`] for such blocks before it takes the operation lock; taking
