@@ -16,7 +16,7 @@ use cairn_vfs::FileKind;
 
 use super::Around;
 use crate::error::Result;
-use crate::format::block::is_zero;
+use crate::format::block::{is_zero, len_without_zeros};
 use crate::format::dentry::Dentries;
 use crate::format::inode::{
     Advise, DEFAULT_INLINE_XATTR_WORDS, EXTRA_SIZE, FileFlags, InlineFlags,
@@ -326,7 +326,7 @@ impl Weight {
     /// Contents in the inode: nothing before them, nothing behind them.
     fn data(&mut self, ino: Nid, record: &Inode, image: &[u8]) {
         let bytes = self.inline(record, image);
-        let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at.saturating_add(1));
+        let len = len_without_zeros(bytes);
         self.ask(as_u64(len) <= record.size);
         self.prove(len > 0 && as_u64(len) == record.size);
         self.ask(!begins_with_itself(bytes, ino));

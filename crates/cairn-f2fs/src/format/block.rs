@@ -28,11 +28,23 @@ pub(super) fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(
     T::mut_from_bytes(block).unwrap_or_else(|_| panic!("a block of {len} bytes"))
 }
 
+/// Bytes that are compared at a time.
+const PART: usize = 256;
+
 /// Are all bytes zeros? Parts without an early end are compared many bytes at a time.
 #[must_use]
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    const PART: usize = 256;
     bytes.chunks(PART).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
+/// The length without the zeros at the end. Most of an inode is zeros, so parts are compared as
+/// in [`is_zero`].
+#[must_use]
+pub(crate) fn len_without_zeros(bytes: &[u8]) -> usize {
+    let zeros = bytes.rchunks(PART).take_while(|part| is_zero(part)).map(<[u8]>::len).sum();
+    let rest = bytes.split_at(bytes.len().saturating_sub(zeros)).0;
+    let is_end = |byte: &u8| *byte != 0;
+    rest.iter().rposition(is_end).map_or(0, |last| last.saturating_add(1))
 }
 
 /// An entry of a table.
@@ -84,4 +96,22 @@ pub(crate) fn part(block: &[u8], range: Range<usize>) -> &[u8] {
 pub(crate) fn part_mut(block: &mut [u8], range: Range<usize>) -> &mut [u8] {
     let len = block.len();
     block.get_mut(range).unwrap_or_else(|| panic!("a part behind the end of {len} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_bytes_is_found_at_every_place() {
+        for len in [0, 1, 255, 256, 257, 700] {
+            let mut bytes = vec![0; len];
+            assert_eq!((len_without_zeros(&bytes), is_zero(&bytes)), (0, true));
+            for at in 0..len {
+                bytes[at] = 7;
+                assert_eq!((len_without_zeros(&bytes), is_zero(&bytes)), (at + 1, false));
+                bytes[at / 2] = 0;
+            }
+        }
+    }
 }

@@ -143,8 +143,7 @@ impl Inode {
     #[must_use]
     pub(crate) fn inline_end(&self, block: &[u8]) -> u64 {
         let contents = block.get(self.inline_data_range()).unwrap_or_default();
-        let last = contents.iter().rposition(|byte| *byte != 0);
-        last.map_or(0, |at| as_u64(at).saturating_add(1))
+        as_u64(block::len_without_zeros(contents))
     }
 
     /// Where inline attributes lie in the block; empty without [`InlineFlags::XATTR`].
