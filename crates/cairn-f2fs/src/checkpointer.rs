@@ -132,11 +132,12 @@ impl Hook for Checkpointer {
 fn confirm_kept(store: &Store) -> Result<Option<Corrupt>> {
     let mut found = None;
     for kept in store.segments.take_kept() {
-        if store.segments.is_valid(kept.addr) && !is_led_to(store, kept) {
-            store.segments.invalidate(kept.addr)?;
-        } else if let Some((segno, block)) = store.layout.segment_of(kept.addr) {
+        if is_led_to(store, kept) {
             let what = "a block in use is called free";
+            let (segno, block) = store.layout.segment_of(kept.addr).unwrap_or_default();
             found = found.or(Some(Corrupt::Sit { segno, what, value: block.into() }));
+        } else if store.segments.is_valid(kept.addr) {
+            store.segments.invalidate(kept.addr)?;
         }
     }
     Ok(found)

@@ -37,7 +37,7 @@ pub(crate) fn trim(mount: &MountState, offset: u64, len: u64, minimum: u64) -> R
         start < range.end && range.start < start + SEGMENT_BYTES
     };
     let segments = || (0..store.layout.main_segments).map(SegNo).filter(inside);
-    store.segments.ask_all(segments())?;
+    store.segments.ask_undiscarded(segments())?;
     let minimum = u32::try_from(minimum.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX);
     store.checkpoints.discard(&store.segments.undiscarded_runs(segments(), minimum))
 }

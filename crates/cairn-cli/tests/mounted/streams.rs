@@ -13,7 +13,7 @@ const MIB: usize = 1 << 20;
 const SIZE: usize = 48 * MIB;
 /// What may stay of the files' 96 MiB when they are written: nothing but folios of the last bytes.
 const KEPT_OF_WRITES: u64 = 1 << 20;
-/// As above, when they are read: readahead that a busy machine finished after its reader had passed.
+/// As above, when they are read: readahead that was finished after its reader had passed.
 const KEPT_OF_READS: u64 = 64 << 20;
 
 fn contents(seed: u64) -> Vec<u8> {

@@ -40,7 +40,7 @@ impl Segments {
         minimum: u32,
     ) -> Vec<BlockRun> {
         let state = self.state.lock();
-        let free = segments.map(|segno| {
+        let free = segments.filter(|segno| !state.table.free.is_avoided(*segno)).map(|segno| {
             let (mut map, held) = (state.table.undiscarded.of(segno), state.table.held_map(segno));
             map.iter_mut().zip(held).for_each(|(byte, held)| *byte &= !held);
             (segno, map)

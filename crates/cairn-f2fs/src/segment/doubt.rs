@@ -1,18 +1,26 @@
 //! Blocks in use that a damaged SIT calls free: nothing is written over them.
 //!
-//! The SIT is doubted if its sums are not those of the checkpoint. (Fewer blocks in use are
-//! possible: the checkpoint also counts those that `fallocate` has reserved, which have no address
-//! yet.) Then a segment takes blocks, is discarded or is reset with its zone only after its summary
-//! was asked: a free block to which the named pointer leads, or a node to which the NAT leads, is
-//! in use. It is counted from then on. A volume whose sums agree pays nothing for this, and damage
-//! that keeps the sums is not noticed.
+//! A SIT block has no checksum. So a segment takes blocks, is discarded or is reset with its zone
+//! only after its summary was asked, once in a mount: a free block to which the named pointer
+//! leads is in use, and is counted from then on.
+//!
+//! All free blocks of a segment are asked for if the sums of the SIT are not those of the
+//! checkpoint. (Fewer blocks in use are possible: the checkpoint also counts those that `fallocate`
+//! has reserved, which have no address yet.) While the sums agree, the question is a sample that
+//! costs few reads ([`Extent::Sample`]): it is complete unless the blocks had many owners. One
+//! block that is in use deepens the question, for all segments.
+//!
+//! A node that the SIT calls free proves nothing: the NAT may be the one that is wrong, and lead to
+//! an old version of the node. The same is true of data to which such a node leads. Neither is
+//! counted, so that a repair finds what it needs, and the segment is left alone.
 //!
 //! The pointers are read from the device without a lock, and may be those of a node that is being
 //! written. So the next checkpoint, which stops all changes, asks for these blocks again
 //! ([`Segments::take_kept`]).
 
-use super::proof::{Doubt, Kept, Proof};
-use super::{CHECKPOINT_SECTIONS, Owner, Segments, State};
+use super::log::LogState;
+use super::proof::{Extent, Found, Kept, Named, Proof};
+use super::{CHECKPOINT_SECTIONS, Segments, State};
 use crate::error::{Error, Result};
 use crate::format::log::AllocType;
 use crate::format::{BlockAddr, Log, SegNo, bits};
@@ -20,35 +28,52 @@ use crate::format::{BlockAddr, Log, SegNo, bits};
 impl State {
     /// Must the segment's summary be asked before its free blocks are written?
     pub(super) fn is_doubted(&self, segno: SegNo) -> bool {
-        self.doubt.as_ref().is_some_and(|doubt| doubt.is_left(segno))
+        self.doubt.is_left(segno)
+    }
+
+    /// All blocks are asked for from now on, also in segments that a sample has passed. Not so
+    /// where a log stands: it may have written blocks there, and goes on to the next one.
+    fn deepen(&mut self) {
+        if self.doubt.extent() == Extent::All {
+            return;
+        }
+        let asked = self.logs.each_ref().map(LogState::segno).into_iter();
+        let asked: Vec<SegNo> = asked.filter(|segno| !self.doubt.is_left(*segno)).collect();
+        self.doubt.deepen();
+        asked.into_iter().for_each(|segno| self.doubt.settle(segno));
     }
 }
 
 impl Segments {
-    /// Is the SIT doubted?
-    #[must_use]
-    pub(crate) fn is_doubted(&self) -> bool {
-        self.state.lock().doubt.is_some()
-    }
-
     /// Sets who tells which blocks are in use. Called before the first block is placed.
     pub(crate) fn set_proof(&self, proof: Box<dyn Proof>) {
         assert!(self.proof.set(proof).is_ok(), "the proof is set once");
     }
 
-    /// Is the block in use? If the SIT is doubted, its segment is asked.
+    /// Is the block in use? Its segment is asked if the SIT calls it free.
     #[must_use]
     pub(crate) fn is_in_use(&self, addr: BlockAddr) -> bool {
-        if self.is_valid(addr) || !self.is_doubted() {
-            return self.is_valid(addr);
+        if self.is_valid(addr) {
+            return true;
         }
         // A segment that cannot be asked stays as the SIT has it.
         let place = self.layout.segment_of(addr);
         place.is_some_and(|(segno, _)| self.ask_segment(segno).is_ok()) && self.is_valid(addr)
     }
 
-    /// Asks for the free blocks of a segment, and counts those that are in use. Of a zone, all
-    /// segments are asked, because it is written in order.
+    /// As [`Segments::is_in_use`], for a block to which a pointer of the last checkpoint leads. If
+    /// the SIT calls it free, one of the two is wrong, and no sample is enough any more.
+    #[must_use]
+    pub(crate) fn is_pointed_in_use(&self, addr: BlockAddr) -> bool {
+        if self.is_valid(addr) {
+            return true;
+        }
+        self.state.lock().deepen();
+        self.is_in_use(addr)
+    }
+
+    /// Asks for the free blocks of a segment. Of a zone, all segments are asked, because it is
+    /// written in order.
     ///
     /// # Errors
     /// The device's.
@@ -57,40 +82,61 @@ impl Segments {
             return self.ask_segment(segno);
         }
         let section = self.layout.section_of(segno);
-        Self::segments_of(&self.layout, section).try_for_each(|segno| self.ask_segment(segno))
-    }
-
-    pub(super) fn ask_segment(&self, segno: SegNo) -> Result<()> {
-        let (blocked, log) = {
-            let state = self.state.lock();
-            if !state.is_doubted(segno) {
-                return Ok(());
-            }
-            (state.table.blocked_map(segno), state.table.log(segno))
-        };
-        for kept in self.in_use(segno, &blocked)? {
-            let log = match (log.is_node() == kept.is_node, kept.is_node) {
-                (true, _) => log,
-                (false, true) => Log::WarmNode,
-                (false, false) => Log::WarmData,
-            };
-            match self.take_in(kept.addr, log, kept.owner) {
-                Ok(()) => {
-                    let mut state = self.state.lock();
-                    state.doubt.iter_mut().for_each(|doubt| doubt.keep(kept));
-                }
-                // Another thread was faster, or the segment holds blocks of the other kind.
-                Err(Error::Corrupt(_)) => {}
-                Err(error) => return Err(error),
-            }
+        let segments = || Self::segments_of(&self.layout, section);
+        segments().try_for_each(|segno| self.ask_segment(segno))?;
+        let free = &mut self.state.lock().table.free;
+        if segments().any(|segno| free.is_avoided(segno)) {
+            segments().for_each(|segno| free.avoid(segno));
         }
-        let mut state = self.state.lock();
-        state.doubt.iter_mut().for_each(|doubt| doubt.settle(segno));
         Ok(())
     }
 
-    /// The blocks of a segment that are not blocked and nevertheless in use.
-    fn in_use(&self, segno: SegNo, blocked: &[u8]) -> Result<Vec<Kept>> {
+    pub(super) fn ask_segment(&self, segno: SegNo) -> Result<()> {
+        loop {
+            let (blocked, log, extent) = {
+                let state = self.state.lock();
+                if !state.is_doubted(segno) {
+                    return Ok(());
+                }
+                (state.table.blocked_map(segno), state.table.log(segno), state.doubt.extent())
+            };
+            let found = self.led_to(segno, &blocked, extent)?;
+            let (proven, unproven): (Vec<Found>, Vec<Found>) = found
+                .into_iter()
+                .partition(|found| found.holder.is_some_and(|holder| self.is_valid(holder)));
+            if extent == Extent::Sample && !proven.is_empty() {
+                tracing::warn!(%segno, "the SIT calls blocks free that are in use");
+                self.state.lock().deepen();
+                continue;
+            }
+            proven.into_iter().try_for_each(|found| self.keep(found.kept, log))?;
+            let mut state = self.state.lock();
+            if !unproven.is_empty() {
+                tracing::warn!(%segno, "a free segment has nodes, or data of such nodes");
+                state.table.free.avoid(segno);
+            }
+            unproven.into_iter().for_each(|found| state.doubt.keep(found.kept));
+            // Another thread may have deepened the question.
+            if state.doubt.extent() == extent {
+                state.doubt.settle(segno);
+            }
+        }
+    }
+
+    /// Counts a block of data that the SIT calls free.
+    fn keep(&self, kept: Kept, log: Log) -> Result<()> {
+        let log = if log.is_node() { Log::WarmData } else { log };
+        match self.take_in(kept.addr, log, kept.owner) {
+            Ok(()) => self.state.lock().doubt.keep(kept),
+            // Another thread was faster, or the segment holds blocks of the other kind.
+            Err(Error::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The blocks of a segment that are not blocked, and to which something leads.
+    fn led_to(&self, segno: SegNo, blocked: &[u8], extent: Extent) -> Result<Vec<Found>> {
         let Some(proof) = self.proof.get() else { return Ok(Vec::new()) };
         let owners = match self.owners(segno) {
             // Whose the blocks are is not known.
@@ -99,13 +145,18 @@ impl Segments {
         };
         let open = (0..self.layout.usable_blocks(segno))
             .filter(|block| !bits::test(blocked, usize::from(*block)));
-        let named: Vec<(BlockAddr, Owner)> = open
+        let named: Named = open
             .filter_map(|block| Some((self.layout.address(segno, block), owners.get(block)?)))
             .filter(|(_, owner)| self.layout.is_nid(owner.nid))
             .collect();
         let is_node = owners.is_node;
-        let used = if is_node { proof.nodes(&named)? } else { proof.data(&named)? };
-        Ok(used.into_iter().map(|(addr, owner)| Kept { addr, is_node, owner }).collect())
+        let found = |addr, owner, holder| Found { kept: Kept { addr, is_node, owner }, holder };
+        if is_node {
+            let nodes = proof.nodes(named, extent)?.into_iter();
+            return Ok(nodes.map(|(addr, owner)| found(addr, owner, None)).collect());
+        }
+        let data = proof.data(named, extent)?.into_iter();
+        Ok(data.map(|(addr, owner, holder)| found(addr, owner, Some(holder))).collect())
     }
 
     /// Asks for the segments that the logs are in, and moves a log on if a block that it would
@@ -114,10 +165,20 @@ impl Segments {
     /// # Errors
     /// A log finds no room; or the device failed.
     pub(crate) fn ask_logs(&self) -> Result<bool> {
+        let extent = || self.state.lock().doubt.extent();
+        let current = || self.state.lock().logs.each_ref().map(LogState::segno);
+        let before = extent();
+        current().into_iter().try_for_each(|segno| self.ask(segno))?;
+        if extent() != before {
+            // Nothing is placed yet: the samples of the other logs are not enough.
+            let segments = current();
+            let mut state = self.state.lock();
+            segments.into_iter().for_each(|segno| state.doubt.reopen(segno));
+            drop(state);
+            segments.into_iter().try_for_each(|segno| self.ask(segno))?;
+        }
         let mut moved = false;
         for log in Log::ALL {
-            let segno = self.state.lock().logs[log.index()].segno();
-            self.ask(segno)?;
             if self.stands_before_used(log) {
                 self.resume_log(log, CHECKPOINT_SECTIONS)?;
                 moved = true;
@@ -126,10 +187,14 @@ impl Segments {
         Ok(moved)
     }
 
-    /// Is the next block of the log in use, or one that it will append to?
+    /// Is the next block of the log in use, or one that it will append to, or is the segment left
+    /// alone?
     fn stands_before_used(&self, log: Log) -> bool {
         let state = self.state.lock();
         let position = state.logs[log.index()].position;
+        if state.table.free.is_avoided(position.segno) {
+            return true;
+        }
         let map = state.table.valid_map(position.segno);
         let from = usize::from(position.blkoff);
         let end = match position.alloc {
@@ -139,21 +204,29 @@ impl Segments {
         bits::next_set(&map, from, end).is_some()
     }
 
-    /// Asks for all segments among these.
+    /// Asks for all of these segments.
     ///
     /// # Errors
     /// The device's.
     pub(crate) fn ask_all(&self, mut segments: impl Iterator<Item = SegNo>) -> Result<()> {
-        match self.is_doubted() {
-            true => segments.try_for_each(|segno| self.ask_segment(segno)),
-            false => Ok(()),
-        }
+        segments.try_for_each(|segno| self.ask_segment(segno))
+    }
+
+    /// As [`Segments::ask_all`], for those of them with free blocks that were not discarded.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn ask_undiscarded(&self, segments: impl Iterator<Item = SegNo>) -> Result<()> {
+        let undiscarded = |segno: &SegNo| {
+            let map = self.state.lock().table.undiscarded.of(*segno);
+            map.iter().any(|byte| *byte != 0)
+        };
+        self.ask_all(segments.filter(undiscarded))
     }
 
     /// The blocks that were called free and are in use, found since the last call.
     #[must_use]
     pub(crate) fn take_kept(&self) -> Vec<Kept> {
-        let mut state = self.state.lock();
-        state.doubt.as_mut().map(Doubt::take_kept).unwrap_or_default()
+        self.state.lock().doubt.take_kept()
     }
 }

@@ -3,6 +3,7 @@
 //! A section is free if all its writable segments are free. The free segments of any other section
 //! belong to the log that is in it.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::format::SegNo;
@@ -16,6 +17,8 @@ pub(super) struct FreeMap {
     busy: Vec<u32>,
     /// Segments that do not become free.
     barred: Range<u32>,
+    /// As these.
+    avoided: BTreeSet<SegNo>,
 }
 
 impl FreeMap {
@@ -24,7 +27,8 @@ impl FreeMap {
         let sections = segments / segs_per_sec;
         let busy = vec![usable; sections as usize];
         let (segments, sections) = (Bits::new(segments), Bits::new(sections));
-        Self { segs_per_sec, segments, sections, busy, barred: 0..0 }
+        let avoided = BTreeSet::new();
+        Self { segs_per_sec, segments, sections, busy, barred: 0..0, avoided }
     }
 
     /// Takes the free segments of this range, and keeps the others from becoming free.
@@ -42,13 +46,26 @@ impl FreeMap {
         self.barred = 0..0;
     }
 
+    /// Takes a segment if it is free, and keeps it from becoming free.
+    pub(super) fn avoid(&mut self, segno: SegNo) {
+        if self.is_free(segno) {
+            self.take(segno);
+        }
+        self.avoided.insert(segno);
+    }
+
+    pub(super) fn is_avoided(&self, segno: SegNo) -> bool {
+        self.avoided.contains(&segno)
+    }
+
     pub(super) fn is_free(&self, segno: SegNo) -> bool {
         self.segments.test(segno.get())
     }
 
-    /// Marks a segment as free, unless it is barred. It may be free already.
+    /// Marks a segment as free, unless it is barred or avoided. It may be free already.
     pub(super) fn release(&mut self, segno: SegNo) {
-        if !self.barred.contains(&segno.get()) && self.segments.set(segno.get()) {
+        let is_kept = self.barred.contains(&segno.get()) || self.is_avoided(segno);
+        if !is_kept && self.segments.set(segno.get()) {
             let section = segno.get() / self.segs_per_sec;
             self.busy[section as usize] -= 1;
             if self.busy[section as usize] == 0 {

@@ -81,7 +81,8 @@ impl Segments {
             let summary = SummaryBlock { entries, ..SummaryBlock::empty(log.is_node()) };
             LogState { position: checkpoint.log(log), summary }
         });
-        let mut state = State {
+        let sums = (table.valid_total(), table.free_segment_count());
+        let state = State {
             table,
             logs,
             closed: HashMap::new(),
@@ -99,10 +100,8 @@ impl Segments {
             victim_cursor: current,
             kbytes_written: summaries.kbytes_written,
             moved: false,
-            doubt: None,
+            doubt: Doubt::of(sums, checkpoint, &layout),
         };
-        let sums = (state.table.valid_total(), state.table.free_segment_count());
-        state.doubt = Doubt::of(sums, checkpoint, &layout);
         Ok(Self::wrap(layout, mode, cache, runtime, checkpoint.elapsed_time, state))
     }
 }

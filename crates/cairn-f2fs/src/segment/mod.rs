@@ -54,7 +54,7 @@ pub(crate) use load::SegmentSources;
 pub(crate) use load::load;
 pub(crate) use owners::SegmentOwners;
 pub(crate) use place::Placed;
-pub(crate) use proof::{Kept, Proof};
+pub(crate) use proof::{Extent, Kept, Named, Proof};
 pub(crate) use resume::CHECKPOINT_SECTIONS;
 pub(crate) use sections::LiveBlocks;
 pub(crate) use sections::SectionInfo;
@@ -91,7 +91,7 @@ pub struct Segments {
     state: Mutex<State>,
     /// The zones, if sections are zones.
     zones: OnceLock<Arc<ZoneOrder>>,
-    /// Who tells which blocks are in use, if the SIT is doubted.
+    /// Who tells which blocks are in use, whatever the SIT says.
     proof: OnceLock<Box<dyn Proof>>,
     /// Counters.
     pub stats: SegmentStats,
@@ -147,8 +147,8 @@ struct State {
     kbytes_written: u64,
     /// True if a log has moved or a summary has changed since the last snapshot.
     moved: bool,
-    /// The segments that are doubted, if the SIT is.
-    doubt: Option<Doubt>,
+    /// The segments whose summaries were not asked yet.
+    doubt: Doubt,
 }
 
 struct Closed {

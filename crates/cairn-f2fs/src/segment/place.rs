@@ -246,8 +246,9 @@ impl Segments {
 }
 
 impl State {
-    fn is_cleaning(&self, segno: SegNo) -> bool {
-        self.is_out(self.table.section_of(segno))
+    /// Does no log take holes of the segment?
+    fn is_closed_to_logs(&self, segno: SegNo) -> bool {
+        self.is_out(self.table.section_of(segno)) || self.table.free.is_avoided(segno)
     }
 
     /// True if the section is being cleaned or barred.
@@ -291,7 +292,7 @@ fn best_in(state: &State, log: Log, kind: Log) -> Option<SegNo> {
     let partial = state.table.partial(kind);
     let cursor = state.victim_cursor[log.index()];
     let round = partial.range(cursor..).chain(partial.range(..cursor));
-    let round = round.filter(|segno| !state.is_cleaning(**segno)).take(VICTIM_SEARCH);
+    let round = round.filter(|segno| !state.is_closed_to_logs(**segno)).take(VICTIM_SEARCH);
     let best = round
         .map(|segno| (state.table.usable(*segno), *segno))
         .max_by_key(|(usable, _)| *usable)?;
@@ -304,5 +305,5 @@ fn is_candidate(state: &State, segno: SegNo, class: [Log; 3]) -> bool {
         && class.contains(&table.log(segno))
         && table.usable(segno) > 0
         && !state.closed.contains_key(&segno)
-        && !state.is_cleaning(segno)
+        && !state.is_closed_to_logs(segno)
 }

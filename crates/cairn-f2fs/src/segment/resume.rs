@@ -116,7 +116,9 @@ impl Segments {
         }
         let mut end = 0;
         for (index, segno) in (0..).zip(segments()) {
-            if table.valid(segno) > 0 && table.log(segno).is_node() != log.is_node() {
+            let is_of_others =
+                table.valid(segno) > 0 && table.log(segno).is_node() != log.is_node();
+            if is_of_others || table.free.is_avoided(segno) {
                 return None;
             }
             let last = bits::last_set(&table.held_map(segno));

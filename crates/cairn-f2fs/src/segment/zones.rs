@@ -72,9 +72,6 @@ impl Segments {
 
     /// Asks for the segments of free sections whose zones were written.
     fn ask_written(&self) -> Result<()> {
-        if !self.is_doubted() {
-            return Ok(());
-        }
         let free = {
             let state = self.state.lock();
             let is_free = |section: &u32| state.table.free.is_section_free(*section);

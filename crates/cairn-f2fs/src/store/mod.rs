@@ -115,10 +115,8 @@ impl Store {
         })?);
         let space = Space::new(checkpoint, &layout);
         let nat = Arc::new(Nat::new(Arc::new(layout), cache.clone(), checkpoint, &journals.nat));
-        if segments.is_doubted() {
-            let (device, nat) = (device.clone(), nat.clone());
-            segments.set_proof(Box::new(proof::Nodes { layout, device, nat }));
-        }
+        let proof = proof::Nodes { layout, device: device.clone(), nat: nat.clone() };
+        segments.set_proof(Box::new(proof));
         let room = Room { segments: segments.clone(), space: space.clone() };
         let version = checkpoint.node_version();
         let nodes =

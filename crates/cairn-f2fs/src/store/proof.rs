@@ -1,16 +1,20 @@
 //! Which blocks of a segment are in use, whatever the SIT says: those to which the pointers that
 //! its summary names lead, and nodes to which the NAT leads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
 
 use crate::blocks;
 use crate::error::{Error, Result};
+use crate::format::units::NIDS_PER_BLOCK;
 use crate::format::{BlockAddr, Layout, NodeFooter, named};
 use crate::nat::Nat;
-use crate::segment::{Owner, Proof};
+use crate::segment::{Extent, Named, Owner, Proof};
+
+/// Blocks of the NAT, and nodes, that a sample reads.
+const SAMPLE: usize = 64;
 
 /// The nodes on the device.
 pub(super) struct Nodes {
@@ -33,11 +37,12 @@ impl Nodes {
 }
 
 impl Proof for Nodes {
-    fn nodes(&self, owners: &[(BlockAddr, Owner)]) -> Result<Vec<(BlockAddr, Owner)>> {
+    fn nodes(&self, mut owners: Named, extent: Extent) -> Result<Named> {
+        take_sample(&mut owners, extent, nat_block);
         let mut used = Vec::new();
         for (addr, owner) in owners {
             match self.nat.address(owner.nid) {
-                Ok(found) if found == Some(*addr) => used.push((*addr, *owner)),
+                Ok(found) if found == Some(addr) => used.push((addr, owner)),
                 Ok(_) | Err(Error::Corrupt(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -45,11 +50,17 @@ impl Proof for Nodes {
         Ok(used)
     }
 
-    fn data(&self, owners: &[(BlockAddr, Owner)]) -> Result<Vec<(BlockAddr, Owner)>> {
-        let mut holders: HashMap<BlockAddr, Vec<(BlockAddr, Owner)>> = HashMap::new();
+    fn data(
+        &self,
+        mut owners: Named,
+        extent: Extent,
+    ) -> Result<Vec<(BlockAddr, Owner, BlockAddr)>> {
+        take_sample(&mut owners, extent, nat_block);
+        take_sample(&mut owners, extent, |owner| owner.nid.get());
+        let mut holders: HashMap<BlockAddr, Named> = HashMap::new();
         for (addr, owner) in owners {
-            if let Some((holder, owner)) = self.holder(*owner)? {
-                holders.entry(holder).or_default().push((*addr, owner));
+            if let Some((holder, owner)) = self.holder(owner)? {
+                holders.entry(holder).or_default().push((addr, owner));
             }
         }
         let mut places: Vec<BlockAddr> = holders.keys().copied().collect();
@@ -65,10 +76,26 @@ impl Proof for Nodes {
                     && named::data_pointer(image, &footer, owner.ofs_in_node, features)
                         .is_ok_and(|pointer| pointer == Some(*addr))
                 {
-                    used.push((*addr, *owner));
+                    used.push((*addr, *owner, *place));
                 }
             }
         }
         Ok(used)
     }
+}
+
+/// The block of the NAT that has the entry of an owner.
+fn nat_block(owner: &Owner) -> u32 {
+    owner.nid.get() / NIDS_PER_BLOCK
+}
+
+/// Of a sample, leaves those owners that share [`SAMPLE`] of all keys, evenly chosen.
+fn take_sample(owners: &mut Named, extent: Extent, key: fn(&Owner) -> u32) {
+    let keys: BTreeSet<u32> = owners.iter().map(|(_, owner)| key(owner)).collect();
+    if extent == Extent::All || keys.len() <= SAMPLE {
+        return;
+    }
+    let step = keys.len().div_ceil(SAMPLE);
+    let chosen: BTreeSet<u32> = keys.into_iter().step_by(step).collect();
+    owners.retain(|(_, owner)| chosen.contains(&key(owner)));
 }

@@ -187,9 +187,13 @@ impl Target {
     }
 
     /// The entry of a segment in the area of the SIT.
+    pub fn sit_entry(&self, segment: u32) -> u64 {
+        self.places.sit_entries[segment as usize]
+    }
+
+    /// As [`Target::sit_entry`], of a segment in use.
     pub fn sit_place(&self, segment: u32) -> Option<u64> {
-        let index = u64::from(segment % 55) * 74;
-        self.places.sit.iter().copied().find(|place| place & 0xfff == index)
+        Some(self.sit_entry(segment)).filter(|place| self.places.sit.contains(place))
     }
 
     pub const fn layout(&self) -> &Layout {

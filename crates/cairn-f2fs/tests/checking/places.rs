@@ -21,6 +21,8 @@ pub struct Places {
     pub nat: Vec<u64>,
     /// Entries of the SIT, of segments in use.
     pub sit: Vec<u64>,
+    /// The entry of each segment.
+    pub sit_entries: Vec<u64>,
     /// Summary blocks of segments in use that no log is in, with the blocks in use.
     pub summaries: Vec<(u64, Vec<u16>)>,
     pub inodes: Vec<u64>,
@@ -58,6 +60,7 @@ impl Places {
             pack_contents: (1..last).map(|block| (start + block) << 12).collect(),
             nat: Vec::new(),
             sit: Vec::new(),
+            sit_entries: Vec::new(),
             summaries: Vec::new(),
             inodes: Vec::new(),
             nodes: Vec::new(),
@@ -72,6 +75,7 @@ impl Places {
         for segno in (0..self.layout.main_segments).map(SegNo) {
             let (block, index) = Layout::sit_place(segno);
             let block = self.layout.sit_address(block, checkpoint.sit_side(block)).get() << 12;
+            self.sit_entries.push(block + index as u64 * 74);
             let Ok(entry) = sit::entry(&read(device, block), index, segno) else { continue };
             let used: Vec<u16> = (0..512)
                 .filter(|at| entry.valid_map[at / 8] & 0x80 >> (at % 8) != 0)

@@ -90,7 +90,9 @@ fn a_large_file_is_read_written_and_deleted_with_few_reads() {
         let [reads, batches] = [after.reads - before.reads, after.batches - before.batches];
         let blocks = (after.read_bytes - before.read_bytes) / 4096 - data;
         println!("{what}: {reads} reads in {batches} batches, {blocks} blocks but for the data");
-        assert!(blocks < nodes + segments + 70, "{what}: {blocks} blocks, {reads} reads");
+        // A free segment's summary is asked, too, before the first block is written.
+        let asked = if what == "written elsewhere" { 2 * segments } else { segments };
+        assert!(blocks < nodes + asked + 70, "{what}: {blocks} blocks, {reads} reads");
         drop(fs);
     }
 }
