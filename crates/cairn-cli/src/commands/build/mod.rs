@@ -302,7 +302,8 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Usage(text) => Failure::usage(text),
         // The library names no options.
         Error::Exists { subject } => {
-            Failure::usage(format!("{subject}: exists: add --force to replace it"))
+            let text = format!("{subject}: exists: add --force to replace it");
+            Failure::new(Status::Failed, text)
         }
         Error::TooSmall { size, need } => {
             let what = need.map_or_else(
