@@ -322,6 +322,15 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Source { .. } | Error::Member { .. } => {
             Failure::new(Status::Corrupt, error.to_string())
         }
+        Error::Volume { subject, source } if concerns_device(&source) => {
+            Failure::volume(subject, &source)
+        }
         error => Failure::new(Status::Failed, error.to_string()),
     }
+}
+
+/// True if a volume or what holds it has failed, and not the call alone.
+const fn concerns_device(error: &cairn_vfs::Error) -> bool {
+    use cairn_vfs::Error as E;
+    matches!(error, E::Io(_) | E::Corrupt(_) | E::Stale)
 }
