@@ -82,7 +82,7 @@ fn values_of_the_metadata_are_named() {
         "{sums}"
     );
     let cut = open(&bytes[..3000]).unwrap_err().to_string();
-    assert!(cut.contains("header is at byte 0, not all of it before the end"), "{cut}");
+    assert!(cut.contains("header is at byte 0, and the device ends before"), "{cut}");
     let deep = format!("{}{}", "[".repeat(5000), config);
     assert!(refused(config, &deep).contains("JSON"));
 }
