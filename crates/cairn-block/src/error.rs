@@ -26,6 +26,8 @@ pub enum ErrorKind {
     InUse,
     /// The host has no space left for the image.
     NoSpace,
+    /// What was to be made is there already.
+    Exists,
     /// The image or device does not exist.
     NotFound,
     /// The caller may not open it.
@@ -148,6 +150,7 @@ impl Error {
         use std::io::ErrorKind as K;
         let kind = match source.kind() {
             K::NotFound => ErrorKind::NotFound,
+            K::AlreadyExists => ErrorKind::Exists,
             K::PermissionDenied => ErrorKind::PermissionDenied,
             // No larger image can be: `ulimit -f`, or the host's filesystem.
             K::StorageFull | K::FileTooLarge => ErrorKind::NoSpace,

@@ -13,8 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn::Volume;
+use cairn_base::Ino;
 use cairn_base::names::Escaped;
-use cairn_vfs::IoFlags;
+use cairn_vfs::walk::{self, Next, Reached};
+use cairn_vfs::{FileSystem, IoFlags};
 
 use crate::error::{Error, Result};
 use crate::node::{Contents, RegularFile};
@@ -44,7 +46,8 @@ impl Limits {
 /// All stores of one build.
 pub(crate) struct Stores {
     files: Vec<Arc<File>>,
-    pub(crate) volumes: Vec<Volume>,
+    /// With the names of their images.
+    pub(crate) volumes: Vec<(Volume, String)>,
     directory: PathBuf,
     spool: Option<Spool>,
     limit: u64,
@@ -95,8 +98,8 @@ impl Stores {
         u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn add_volume(&mut self, volume: Volume) -> u32 {
-        self.volumes.push(volume);
+    pub(crate) fn add_volume(&mut self, volume: Volume, image: &str) -> u32 {
+        self.volumes.push((volume, image.to_owned()));
         u32::try_from(self.volumes.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -164,10 +167,15 @@ impl Stores {
                 from.read_exact_at(buffer, place).map_err(|error| Error::host("the archive", error))
             }
             Contents::Volume { volume, ino } => {
-                let Some(volume) = self.volumes.get(*volume as usize) else {
+                let Some((volume, image)) = self.volumes.get(*volume as usize) else {
                     return Err(Error::Usage(format!("there is no volume {volume}")));
                 };
-                let failed = |error| Error::volume(format!("inode {ino}"), error);
+                let failed = |error| {
+                    Error::volume(
+                        format!("{image}: {}", named(&**volume.filesystem(), *ino)),
+                        error,
+                    )
+                };
                 let mut done = 0;
                 while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
                     let at = offset.saturating_add(done as u64);
@@ -184,6 +192,20 @@ impl Stores {
             }
         }
     }
+}
+
+/// The path of an inode, which no node keeps: an error alone needs it. Its number, if it has none.
+fn named(fs: &dyn FileSystem, ino: Ino) -> String {
+    let mut found = None;
+    // What cannot be read has no name to be found by.
+    let _ = walk::walk_past_damage(fs, fs.root(), &mut |met| match met {
+        Reached::Entry(visit) if visit.attributes.ino == ino => {
+            found = Some(visit.path.escaped());
+            Ok(Next::Stop)
+        }
+        _ => Ok(Next::Continue),
+    });
+    found.map_or_else(|| format!("inode {ino}"), |path| format!("/{path}"))
 }
 
 impl Keep for Stores {

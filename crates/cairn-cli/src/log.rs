@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -47,15 +47,22 @@ pub(crate) fn start(complains: bool, shows: Shown) {
         None => shown
             .with_ansi(false)
             .event_format(log_line::Plain::new(shows == Shown::Repeated))
-            .with_filter(match shows {
-                Shown::Nothing => LevelFilter::OFF,
-                Shown::Warnings | Shown::Repeated => LevelFilter::WARN,
-            })
+            .with_filter(unasked(shows, std::io::stderr().is_terminal()))
             .boxed(),
     };
     let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);
     // A second start in one process (tests) keeps the first.
     let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
+}
+
+/// What is shown where nobody asks for a level. What a request waits for is for who waits.
+fn unasked(shows: Shown, is_terminal: bool) -> Targets {
+    let level = match shows {
+        Shown::Nothing => LevelFilter::OFF,
+        Shown::Warnings | Shown::Repeated => LevelFilter::WARN,
+    };
+    let waiting = if is_terminal { level } else { LevelFilter::OFF };
+    Targets::new().with_default(level).with_target(cairn_nbd::WAITING, waiting)
 }
 
 /// Parses words separated by commas. Unknown words are refused: `EnvFilter` would take such a word
@@ -76,6 +83,19 @@ fn is_known(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silent_server_is_told_of_on_a_terminal_alone() {
+        let shown = |shows, is_terminal, target: &str| {
+            unasked(shows, is_terminal).would_enable(target, &tracing::Level::WARN)
+        };
+        for shows in [Shown::Warnings, Shown::Repeated] {
+            assert!(shown(shows, true, cairn_nbd::WAITING));
+            assert!(!shown(shows, false, cairn_nbd::WAITING));
+            assert!(shown(shows, true, "cairn_nbd") && shown(shows, false, "cairn_nbd"));
+        }
+        assert!(!shown(Shown::Nothing, true, cairn_nbd::WAITING));
+    }
 
     #[test]
     fn words_that_show_something_are_told_from_others() {

@@ -77,6 +77,8 @@ pub type Visitor<'a> = dyn FnMut(&[u8], &Attributes, usize) -> Outcome<walk::Nex
 pub struct Passed {
     /// Damaged entries.
     damaged: u64,
+    /// Entries that the device did not give: what holds the image has failed, not the filesystem.
+    unread: u64,
     /// True for a command that writes: it ends when the device fails.
     writes: bool,
     /// Failures of single files.
@@ -113,17 +115,17 @@ impl Passed {
             }
             return Ok(());
         }
-        match failure.status {
-            Status::Corrupt => {}
-            Status::Io if !self.writes => {}
+        let count = match failure.status {
+            Status::Corrupt => &mut self.damaged,
+            Status::Io if !self.writes => &mut self.unread,
             _ if failure.is_of_one_file() => {
                 self.left_out.push(failure);
                 return Ok(());
             }
             _ => return Err(failure),
-        }
+        };
+        *count += 1;
         say(&format!("warning: {failure}"));
-        self.damaged += 1;
         Ok(())
     }
 
@@ -137,18 +139,21 @@ impl Passed {
     /// # Errors
     /// There were failures.
     pub fn end(self) -> Outcome {
-        let damaged = match self.damaged {
+        let skipped = |count: u64, status: Status, message: &str| match count {
             0 => Ok(()),
             count => {
                 let (entries, were) =
                     if count == 1 { ("entry", "was") } else { ("entries", "were") };
-                let message = format!(
-                    "{count} damaged {entries} {were} skipped: run `cairn check --repair` on \
-                     the image"
-                );
-                Err(Failure::new(Status::Corrupt, message))
+                let message = message.replace("ENTRIES", entries).replace("WERE", were);
+                Err(Failure::new(status, format!("{count} {message}")))
             }
         };
+        let damaged = "damaged ENTRIES WERE skipped: run `cairn check --repair` on the image";
+        let damaged = skipped(self.damaged, Status::Corrupt, damaged);
+        // No repair of the filesystem brings back what its device does not give.
+        let unread = "ENTRIES WERE skipped that the device could not read: the warnings say what \
+                      failed there, and what to do";
+        let unread = skipped(self.unread, Status::Io, unread);
         let counted = |count: u64, message: &str| match count {
             0 => Ok(()),
             count => {
@@ -161,7 +166,7 @@ impl Passed {
         let below =
             "FILES left out, whose directories could not be made: mend that, and copy again";
         let below = counted(self.below, below);
-        failure::all(self.left_out.into_iter().map(Err).chain([no_room, below, damaged]))
+        failure::all(self.left_out.into_iter().map(Err).chain([no_room, below, unread, damaged]))
     }
 }
 

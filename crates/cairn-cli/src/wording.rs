@@ -76,6 +76,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
     ("give all files another time if that matters", "--mtime sets another"),
     ("or compress the stream", "or compress the stream of `-o -`"),
+    ("what else is lost, verify the pool", "what else is lost, run cairn gc --verify on the pool"),
     ("read a snapshot of it", "read a snapshot of it (cairn snapshot)"),
     ("build it with the feature `remote`", REMOTE),
 ];

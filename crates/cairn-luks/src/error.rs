@@ -16,7 +16,10 @@ pub enum Error {
     #[error("no LUKS header is on the device")]
     NotLuks,
     /// The header contradicts itself or the format.
-    #[error("the LUKS header is damaged: {place} is {value}, {rule}: restore it from a backup")]
+    #[error(
+        "the LUKS header is damaged: {place} is {value}, {rule}: restore it from a backup \
+        (cryptsetup luksHeaderRestore)"
+    )]
     Damaged {
         /// The field.
         place: &'static str,
@@ -25,6 +28,14 @@ pub enum Error {
         /// What it must be.
         rule: &'static str,
     },
+    /// The bytes of the header are not those that its checksum was computed of, and no second
+    /// header is whole.
+    #[error(
+        "the LUKS header is damaged: the checksum of the header at byte {0} does not match it, and \
+         no whole copy of the header was found: restore it from a backup (cryptsetup \
+         luksHeaderRestore)"
+    )]
+    Checksum(u64),
     /// The disk needs what is not done here.
     #[error("the LUKS device has {0}, which is not supported: open it with cryptsetup")]
     Unsupported(String),
@@ -76,7 +87,7 @@ impl From<Error> for cairn_block::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Device(device) => return device.clone(),
-            Error::NotLuks | Error::Damaged { .. } => ErrorKind::Io,
+            Error::NotLuks | Error::Damaged { .. } | Error::Checksum(_) => ErrorKind::Io,
             Error::Unsupported(_) | Error::Costly { .. } => ErrorKind::Unsupported,
             Error::NoMemory { .. } => ErrorKind::NoMemory,
             Error::WrongPassphrase(_) => ErrorKind::PermissionDenied,

@@ -23,6 +23,8 @@ pub struct Info {
     pub sector_size: u32,
     /// Where the data begins on the device.
     pub offset: u64,
+    /// Bytes of the disk.
+    pub size: u64,
     /// Keyslots that a passphrase may open.
     pub keyslots: usize,
 }
@@ -47,6 +49,7 @@ pub fn inspect(device: &dyn BlockDevice) -> Result<Info> {
         cipher: volume.segment.cipher.0,
         sector_size: volume.segment.sector_size,
         offset: volume.segment.offset,
+        size: volume.segment.len,
         keyslots: volume.keyslots.len(),
     })
 }

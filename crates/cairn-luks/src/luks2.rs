@@ -152,7 +152,7 @@ fn binary(device: &dyn BlockDevice, offset: u64, magic: &[u8; 6]) -> Result<Head
     whole[CHECKSUM].fill(0);
     let computed = hash.digest(&[&whole]);
     if !bool::from(computed.ct_eq(&raw.csum[..hash.len()])) {
-        return Err(Error::damaged("csum", offset, "the offset of a header with a wrong checksum"));
+        return Err(Error::Checksum(offset));
     }
     let (sequence, label, uuid) = (raw.seqid.get(), text(&raw.label), text(&raw.uuid));
     let mut json = whole.split_off(BINARY as usize);
@@ -174,7 +174,9 @@ fn header(device: &dyn BlockDevice) -> Result<Header> {
         .find_map(|at| binary(device, at, SECOND_MAGIC).ok());
     match (first, second) {
         (Ok(first), Some(second)) if second.sequence > first.sequence => Ok(second),
-        (Err(Error::Damaged { .. } | Error::NotLuks), Some(second)) => Ok(second),
+        (Err(Error::Damaged { .. } | Error::Checksum(_) | Error::NotLuks), Some(second)) => {
+            Ok(second)
+        }
         (first, _) => first,
     }
 }
@@ -200,7 +202,7 @@ pub(crate) fn read(device: &dyn BlockDevice) -> Result<Volume> {
     let belongs = |list: &[String], of: u32| list.iter().any(|text| *text == of.to_string());
     let digest = metadata.digests.values().find(|digest| belongs(&digest.segments, number));
     let Some(digest) = digest else {
-        return Err(Error::damaged("digests", number, "a segment without a digest"));
+        return Err(Error::damaged("the number of a segment", number, "which has no digest"));
     };
     let mut keyslots = Vec::new();
     for (slot, value) in &metadata.keyslots {

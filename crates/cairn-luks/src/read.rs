@@ -14,6 +14,9 @@ pub(crate) fn bytes(
     let size = device.geometry().size;
     let fits = offset.checked_add(len).is_some_and(|end| end <= size);
     let len = usize::try_from(len).ok().filter(|_| fits);
-    let len = len.ok_or_else(|| Error::damaged(place, offset, "beyond the end of the device"))?;
+    let len = len.ok_or_else(|| {
+        let ends = "and the device ends before its end";
+        Error::damaged(place, format!("at byte {offset}"), ends)
+    })?;
     Ok(device.read_bytes(offset, len)?.to_vec())
 }

@@ -1,6 +1,7 @@
 //! Why a connection ended, and the errors of devices that follow from it.
 
 use std::io;
+use std::time::Duration;
 
 use cairn_block::{Error, ErrorKind, error};
 
@@ -47,14 +48,32 @@ impl Broken {
         }
     }
 
-    /// The error of connecting to `server`.
-    pub(crate) fn connecting(self, server: &str) -> Error {
+    /// As [`Broken::words`], where a server was waited for as long as `time`.
+    pub(crate) fn words_after(&self, time: Duration) -> String {
+        match self {
+            Self::Io(error) if error.kind() == io::ErrorKind::TimedOut => {
+                format!("the server did not answer within {} s", time.as_secs_f32())
+            }
+            other => other.words(),
+        }
+    }
+
+    /// The error of connecting to `server`, with what to do: no layer above adds to it. A server
+    /// was waited for as long as `time`.
+    pub(crate) fn connecting(self, server: &str, time: Duration) -> Error {
         let operation = format!("connect to {server}");
         let advice = "see that the server runs there, and that the address is right";
         match self {
             Self::Refused(error) => Error { operation: operation.as_str().into(), ..error },
             Self::Io(source) => {
-                let detail = format!("{}: {advice}", Self::Io(copy(&source)).words());
+                let words = Self::Io(copy(&source)).words_after(time);
+                let advice = match source.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        "see who may use the socket (the owner and mode of it and its directories)"
+                    }
+                    _ => advice,
+                };
+                let detail = format!("{words}: {advice}");
                 let kind = match source.kind() {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                         ErrorKind::NotFound

@@ -22,5 +22,5 @@ mod wire;
 
 pub use address::{Address, AddressError, Place, TlsWish};
 pub use cairn_block::Extent;
-pub use client::{Client, ConnectOptions};
+pub use client::{Client, ConnectOptions, WAITING};
 pub use wire::Violation;

@@ -152,8 +152,8 @@ impl Pool {
     /// objects, so it takes as long for a large volume as for a small one.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such volume, [`ErrorKind::InUse`] if the new name is
-    /// taken, or if a writer that has ended has left a local log; the store.
+    /// [`ErrorKind::NotFound`] if there is no such volume, [`ErrorKind::Exists`] if the new name is
+    /// taken, [`ErrorKind::InUse`] if a writer that has ended has left a local log; the store.
     pub fn copy(&self, from: &str, to: &str, kind: Copy) -> Result<()> {
         let operation = match kind {
             Copy::Snapshot => "snapshot",
@@ -166,7 +166,7 @@ impl Pool {
         let name = manifest::name(to);
         if self.requests.create(&name, &[copy.encode()])? == Created::Theirs {
             let detail = format!("there is a volume {to}: choose another name, or remove it");
-            return Err(refused(ErrorKind::InUse, operation, detail));
+            return Err(refused(ErrorKind::Exists, operation, detail));
         }
         let settled = self.settle((from, tag), (to, copy), kind);
         if settled.is_err() {
@@ -377,7 +377,7 @@ impl Pool {
             read += 1;
             let object = match self.requests.get(&id.to_string()) {
                 Err(error) if error.kind == store::ErrorKind::Missing => {
-                    damaged.push(error.to_string());
+                    damaged.push(Corrupt::new(id, "is missing").to_string());
                     continue;
                 }
                 object => object?,

@@ -169,6 +169,7 @@ fn part_of(
     let error = |cause| Error::new(image, cause);
     let mut links = vec![Link::base(image, &*device, way)];
     let device = layers::disk(image, device, write, &mut links)
+        .and_then(|disk| layers::check_offset(image, &*disk).map(|()| disk))
         .and_then(|disk| layers::decrypted(image, disk, write, &mut links))
         .map_err(error)?;
     let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;

@@ -88,6 +88,7 @@ fn of_device(error: &cairn_block::Error) -> i32 {
         DeviceKind::Io if source.is_some_and(|of| of.kind() == ErrorKind::InvalidInput) => 22,
         DeviceKind::NotFound => 2,
         DeviceKind::NoMemory => 12,
+        DeviceKind::Exists => 17,
         DeviceKind::PermissionDenied => 13,
         DeviceKind::InUse => 16,
         DeviceKind::OutOfRange => 22,

@@ -221,17 +221,11 @@ impl Error {
     /// What the caller can do, in one clause.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
-        use cairn_block::ErrorKind as Kind;
+        let is_remote =
+            |image: &str| cairn_nbd::Address::is_meant(image) || cairn_objects::is_address(image);
         match &*self.cause {
-            // Neither a name nor a mode of a file.
-            Cause::Open(error)
-                if matches!(error.kind, Kind::NotFound | Kind::PermissionDenied)
-                    && cairn_nbd::Address::is_meant(&self.image) =>
-            {
-                Some("look whether the server runs, and check the address")
-            }
-            // The store has said what to do.
-            Cause::Open(_) if cairn_objects::is_address(&self.image) => None,
+            // The client has said what to do: neither a name nor a mode of a file is meant.
+            Cause::Open(_) | Cause::Device(_) if is_remote(&self.image) => None,
             cause => cause.advice(),
         }
     }
@@ -248,13 +242,9 @@ impl Cause {
             | Self::ReadOnly { .. }
             | Self::NoSuchPartition { .. } => return None,
             Self::HostFull { .. } => "free space there, and run it again",
-            // The LUKS header, or what opens it: the error says what to do.
-            Self::Open(error) if error.operation.to_string() == "open the encrypted disk" => {
-                return None;
-            }
+            // An error that is not the system's has said what to do.
+            Self::Open(error) | Self::Device(error) if !is_of_system(error) => return None,
             Self::Open(error) | Self::Device(error) => match error.kind {
-                // An error that is not the system's has said what to do.
-                Kind::NotFound | Kind::PermissionDenied if !is_of_system(error) => return None,
                 Kind::NotFound => "check the name",
                 Kind::PermissionDenied => {
                     "check the owner and mode of the file and its directories; a file that you may \

@@ -8,9 +8,12 @@
 //! recognised, but is a volume or has a partition table as a raw disk, too, is refused until the
 //! address says which it is.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_base::names::Escaped;
+use cairn_base::system_error;
 use cairn_block::{BlockDevice, ErrorKind};
 use cairn_images::qcow2::{self, BackingName};
 use cairn_images::{Kind, recognise, zst};
@@ -18,7 +21,7 @@ use cairn_luks::Luks;
 
 use crate::error::{Cause, Result};
 use crate::format;
-use crate::image::{DiskFormat, ImageSpec};
+use crate::image::{DiskFormat, ImageSpec, Part};
 use crate::keys;
 use crate::link::Link;
 use crate::partition;
@@ -107,26 +110,57 @@ pub(crate) fn decrypted(
     Ok(Arc::new(disk))
 }
 
+/// Refuses an offset that no disk here has, before anybody is asked for a passphrase.
+pub(crate) fn check_offset(image: &ImageSpec, device: &dyn BlockDevice) -> Result<(), Cause> {
+    let Part::Offset(offset) = image.part else { return Ok(()) };
+    let may_be_encrypted = image.format != DiskFormat::Raw;
+    let info = may_be_encrypted.then(|| cairn_luks::inspect(device).ok()).flatten();
+    let is_used = image.key.is_some() || cairn_luks::recognise(device);
+    let size = match info.filter(|_| is_used) {
+        Some(info) => info.size,
+        None => device.geometry().size,
+    };
+    match offset < size {
+        true => Ok(()),
+        false => Err(Cause::OffsetBeyondEnd { offset, size }),
+    }
+}
+
 /// The backing file of a qcow2 image, for reading.
 fn backing(
     folder: Option<&Path>,
     named: &BackingName,
 ) -> cairn_block::Result<Arc<dyn BlockDevice>> {
-    let refused = |detail: String| {
-        let operation = format!("open the backing file {}", named.name);
-        cairn_block::Error::new(ErrorKind::PermissionDenied, operation, detail)
+    let failed = |kind, detail: String| {
+        cairn_block::Error::new(kind, format!("open {}", wanted(folder, named).escaped()), detail)
     };
+    let refused = |detail: String| failed(ErrorKind::PermissionDenied, detail);
     let folder = folder.ok_or_else(|| refused("the image is not in a directory".into()))?;
-    let path = beside(folder, Path::new(&named.name)).ok_or_else(|| {
-        refused(
+    let path = beside(folder, Path::new(&named.name)).map_err(|error| match error {
+        Some(error) if error.kind() == io::ErrorKind::NotFound => failed(
+            ErrorKind::NotFound,
+            "no such file: put it there, or write its new name into the image (qemu-img rebase -u \
+             -b NAME)"
+                .into(),
+        ),
+        Some(error) => refused(system_error::with_remedy(
+            &error,
+            "see the owner and mode of the file and its directories",
+        )),
+        None => refused(
             "it is not in the image's directory, and an image must not make Cairn open other \
              files: put it there, and write its name with qemu-img rebase -u -b"
                 .into(),
-        )
+        ),
     })?;
     let options = cairn_block::file::OpenOptions::read();
-    let device: Arc<dyn BlockDevice> =
-        Arc::new(cairn_block::file::FileDevice::open(&path, options)?);
+    let device = cairn_block::file::FileDevice::open(&path, options).map_err(|mut error| {
+        if error.kind == ErrorKind::PermissionDenied {
+            error.detail += ": see the owner and mode of the file and its directories";
+        }
+        error
+    })?;
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
     let kind = match named.format.as_deref() {
         Some("raw") => None,
         Some("qcow2") => Some(Kind::Qcow2),
@@ -141,12 +175,24 @@ fn backing(
         .map_err(|cause| refused(cause.to_string()))
 }
 
-/// The path of a file in a directory or below it, whatever symbolic links are on the way.
-fn beside(folder: &Path, name: &Path) -> Option<PathBuf> {
+/// Where the backing file of an image in a directory is looked for.
+fn wanted(folder: Option<&Path>, named: &BackingName) -> PathBuf {
+    let path = folder.unwrap_or(Path::new("")).join(&named.name);
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// The path of a file in a directory or below it, whatever symbolic links are on the way. Fails
+/// without an error of the system if it is elsewhere: whether a file is there, nobody learns.
+fn beside(folder: &Path, name: &Path) -> Result<PathBuf, Option<io::Error>> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let folder = folder.canonicalize().ok()?;
-    let found = folder.join(name).canonicalize().ok()?;
-    found.starts_with(&folder).then_some(found)
+    let folder = folder.canonicalize().map_err(Some)?;
+    let leads_out = name.has_root() || name.components().any(|part| part == Component::ParentDir);
+    let found =
+        folder.join(name).canonicalize().map_err(|error| Some(error).filter(|_| !leads_out));
+    found.and_then(|found| match found.starts_with(&folder) {
+        true => Ok(found),
+        false => Err(None),
+    })
 }
 
 fn cause(error: impl Into<cairn_block::Error>) -> Cause {

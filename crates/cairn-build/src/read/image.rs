@@ -78,7 +78,7 @@ pub(super) fn read(assembly: &mut Assembly, source: &str, volume: Volume) -> Res
             links.insert(of.ino, node);
         }
     }
-    assembly.stores.add_volume(volume);
+    assembly.stores.add_volume(volume, source);
     Ok(())
 }
 

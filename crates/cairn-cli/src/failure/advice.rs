@@ -75,6 +75,47 @@ fn advice(error: &Error) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    /// Whoever knows best what to do says it, and no layer above says it again.
+    #[test]
+    fn advice_stands_once() {
+        let own = |kind, text: &str| cairn_block::Error::new(kind, "open", text);
+        let system = |errno: i32| {
+            let error = std::io::Error::from_raw_os_error(errno);
+            cairn_block::Error::from_io("open d", error)
+        };
+        let with = |text: &str, error: cairn_block::Error| cairn_block::Error {
+            detail: format!("{}: {text}", error.detail),
+            ..error
+        };
+        let (nbd, pool) = ("nbd://host/disk", "file-store:///srv/pool@disk");
+        for (image, error) in [
+            (nbd, with("see that the server runs", system(2))),
+            (nbd, with("see that the server runs", system(13))),
+            (nbd, own(ErrorKind::NotFound, "no export 'a' there: it has 'b'")),
+            (nbd, own(ErrorKind::ReadOnly, "it is exported read-only: open it for reading")),
+            (nbd, own(ErrorKind::NoSpace, "it has no space left: make room there")),
+            (pool, own(ErrorKind::NoSpace, "no space left on device: make room there")),
+            (pool, own(ErrorKind::ReadOnly, "it is a snapshot: clone it")),
+            (pool, own(ErrorKind::NotFound, "there is no volume: make it first")),
+            ("d.zst", own(ErrorKind::ReadOnly, "it can only be read: decompress it (zstd -d)")),
+            ("d.qcow2", own(ErrorKind::NoSpace, "the device is full: move the image")),
+            ("d.qcow2", own(ErrorKind::NotFound, "the backing file is gone: put it there")),
+            ("d.img", own(ErrorKind::PermissionDenied, "a wrong passphrase: give another one")),
+            ("d.img", with("raise `ulimit -f`", own(ErrorKind::NoSpace, "too large"))),
+        ] {
+            let advised = error.detail.clone();
+            for cause in [Cause::Open(error.clone()), Cause::Device(error.clone())] {
+                let said = text(&Error::new(image, cause));
+                assert!(said.ends_with(&advised), "{image}: {said}");
+            }
+        }
+        // Of the system's own errors nobody below says what to do.
+        for (errno, advised) in [(2, "check the name"), (28, "free space"), (30, "only be read")] {
+            let said = text(&Error::new("d.img", Cause::Open(system(errno))));
+            assert_eq!(said.matches(advised).count(), 1, "{said}");
+        }
+    }
+
     #[test]
     fn the_program_names_its_options_and_the_library_does_not() {
         let system = |errno: i32| {

@@ -382,10 +382,12 @@ fn status_of(cause: &Cause) -> Status {
         Cause::NoFeature { .. } | Cause::ReadOnly { .. } => Status::Unsupported,
         Cause::Refused(_) | Cause::HostFull { .. } => Status::Failed,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::InUse => Status::Busy,
-        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => {
-            Status::Failed
-        }
-        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoMemory => {
+        Cause::Open(error) | Cause::Device(error)
+            if matches!(
+                error.kind,
+                ErrorKind::Exists | ErrorKind::NoSpace | ErrorKind::NoMemory
+            ) =>
+        {
             Status::Failed
         }
         Cause::Open(_) => Status::NoImage,

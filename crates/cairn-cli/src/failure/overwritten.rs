@@ -27,11 +27,12 @@ impl Overwritten {
     }
 }
 
-/// True if an error of the device says that the host has no room.
+/// True if an error of the device says that the host has no room. A device that is no file of the
+/// host, such as a volume in an object store, says itself where room is missing.
 pub(super) fn is_host_full(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         error
             .downcast_ref::<cairn_block::Error>()
-            .is_some_and(|error| error.kind == ErrorKind::NoSpace)
+            .is_some_and(|error| error.kind == ErrorKind::NoSpace && error.source.is_some())
     })
 }

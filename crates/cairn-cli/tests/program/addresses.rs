@@ -391,5 +391,6 @@ fn an_export_is_used_like_a_file_by_one_writer() {
     held.close().unwrap();
     let (status, _, said) = cairn(&["ls", "nbd+unix:///?socket=/nowhere/at/all"]);
     assert!(status == 3 && said.lines().count() == 1, "{status}: {said}");
-    assert!(said.contains("look whether the server runs") && !said.contains("mkfs"), "{said}");
+    assert!(said.contains("see that the server runs") && !said.contains("mkfs"), "{said}");
+    assert!(!said.contains("check the") && said.matches("address").count() == 1, "{said}");
 }

@@ -46,6 +46,7 @@ mod support;
 mod sync;
 mod tuned;
 mod unfinished_uploads;
+mod unreadable;
 mod unreplayable;
 mod words;
 mod written_over;

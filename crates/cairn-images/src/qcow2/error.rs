@@ -26,7 +26,7 @@ pub enum Error {
     #[error("the qcow2 image is damaged: {0}: see what qemu-img check says of it")]
     Damaged(#[from] Damage),
     /// The backing file could not be opened.
-    #[error("the backing file {name:?} of the qcow2 image: {source}")]
+    #[error("the backing file {name:?}, which the header of the qcow2 image names: {source}")]
     Backing {
         /// Its name in the image.
         name: String,

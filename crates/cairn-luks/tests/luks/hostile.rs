@@ -70,6 +70,19 @@ fn values_of_the_metadata_are_named() {
     assert!(reencryption.contains("the requirement online-reencrypt-v2"), "{reencryption}");
     let salt = refused("\"salt\":\"", "\"salt\":\"?");
     assert!(salt.contains("not base64"), "{salt}");
+    // Both copies, so that none is whole.
+    let mut both = bytes.clone();
+    both[4100] ^= 1;
+    both[0x4000 + 4100] ^= 1;
+    let sums = open(&both).unwrap_err().to_string();
+    assert!(
+        sums.contains("the checksum of the header at byte 0 does not match it, and no whole copy")
+            && sums.contains("luksHeaderRestore")
+            && !sums.contains("csum"),
+        "{sums}"
+    );
+    let cut = open(&bytes[..3000]).unwrap_err().to_string();
+    assert!(cut.contains("header is at byte 0, and the device ends before"), "{cut}");
     let deep = format!("{}{}", "[".repeat(5000), config);
     assert!(refused(config, &deep).contains("JSON"));
 }

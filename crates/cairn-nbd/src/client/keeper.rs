@@ -29,6 +29,10 @@ use crate::wire::ExportFlags;
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// Writes are flushed after this time if nobody else does it: they hold memory.
 const AGE: Duration = Duration::from_secs(5);
+/// Of a request without an answer the log tells after this time: who waits should know for what.
+const NOTICE: Duration = Duration::from_secs(5);
+/// The target of that message, which a program may want to show to a person alone.
+pub const WAITING: &str = "cairn_nbd::waiting";
 /// How long a server may take to end a connection that is not needed any longer.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// A command that was under way at the end of so many connections fails.
@@ -47,6 +51,8 @@ pub(super) struct Keeper {
     sessions: u64,
     /// The ledger's mark some time ago.
     aged: u64,
+    /// The log has told of the request that has no answer now.
+    has_told: bool,
 }
 
 impl Keeper {
@@ -62,7 +68,9 @@ impl Keeper {
     ) -> Result<JoinHandle<()>> {
         let (agreed, session) = (opened.agreed.clone(), opened.session.clone());
         let readers = Vec::new();
-        let mut keeper = Self { shared, address, options, agreed, readers, sessions: 1, aged: 0 };
+        let (sessions, aged, has_told) = (1, 0, false);
+        let mut keeper =
+            Self { shared, address, options, agreed, readers, sessions, aged, has_told };
         let started = keeper
             .start_readers(opened)
             .and_then(|()| spawn("nbd-keeper", move || while keeper.step() {}));
@@ -118,7 +126,9 @@ impl Keeper {
                     let tick = (self.options.request_timeout / 4).min(AGE);
                     let woken = shared.changed.wait_for(&mut state, tick);
                     let is_aged = !woken && self.is_aged(&state);
+                    let is_silent = self.waits_for(&state, NOTICE.min(tick));
                     drop(state);
+                    self.tell(is_silent);
                     if is_aged {
                         self.flush();
                     }
@@ -147,9 +157,27 @@ impl Keeper {
     }
 
     fn is_overdue(&self, state: &State) -> bool {
+        self.waits_for(state, self.options.request_timeout)
+    }
+
+    /// True if a request has had no answer for so long.
+    fn waits_for(&self, state: &State, time: Duration) -> bool {
         let now = clock::now();
-        let time = self.options.request_timeout;
         state.sent_at().any(|at| now.saturating_duration_since(at) >= time)
+    }
+
+    /// Tells the log once that the server is silent.
+    fn tell(&mut self, is_silent: bool) {
+        if is_silent && !self.has_told {
+            let time = self.options.request_timeout.as_secs_f32();
+            tracing::warn!(
+                target: WAITING,
+                "the NBD server {} does not answer: after {time} s the request is sent again on a \
+                 new connection",
+                self.address
+            );
+        }
+        self.has_told = is_silent;
     }
 
     /// True if the ledger holds what it held a tick ago.
@@ -168,7 +196,12 @@ impl Keeper {
     fn mend(&mut self, mut session: Arc<Session>, mut why: String) {
         let deadline = Deadline::after(self.options.reconnect_timeout);
         loop {
-            tracing::warn!(server = %self.address, %why, "an NBD connection has ended");
+            tracing::warn!(
+                "the connection to the NBD server {} has ended ({why}): a new one is tried for up \
+                 to {} s",
+                self.address,
+                self.options.reconnect_timeout.as_secs_f32()
+            );
             if !self.drain(&session, &why, deadline) || !self.go_down() {
                 return;
             }
@@ -256,7 +289,7 @@ impl Keeper {
                         return None;
                     }
                 },
-                Err(broken) => broken.words(),
+                Err(broken) => broken.words_after(time),
             };
             if deadline.is_over() {
                 self.give_up(&format!("{why}, and no new connection came: {last}"));
@@ -374,7 +407,11 @@ impl Keeper {
         }
         drop(state);
         for command in given_up {
-            let why = format!("{ATTEMPTS} connections ended while the server had this request");
+            let why = format!(
+                "{ATTEMPTS} connections ended while the server {} had this request: see what its \
+                 log says of it",
+                self.address.place
+            );
             let error = command.draft.error(ErrorKind::Io, why);
             self.shared.answered(command, Err(error));
         }

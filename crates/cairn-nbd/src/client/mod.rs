@@ -78,6 +78,7 @@ use crate::address::Address;
 use crate::clock::Deadline;
 use crate::extent;
 
+pub use keeper::WAITING;
 pub use options::ConnectOptions;
 
 /// Extents that one call returns at most.
@@ -106,7 +107,7 @@ impl Client {
     pub fn connect(address: &Address, options: &ConnectOptions) -> Result<Self> {
         let name = address.to_string();
         let opened = open(address, options, 1, options.connect_timeout);
-        let opened = opened.map_err(|broken| broken.connecting(&name))?;
+        let opened = opened.map_err(|broken| broken.connecting(&name, options.connect_timeout))?;
         let named = |error: Error| Error { operation: format!("open {name}").into(), ..error };
         let abilities = Abilities::of(&opened.agreed, options.write).map_err(named)?;
         let Opened { session, agreed, .. } = &opened;

@@ -213,14 +213,20 @@ impl Negotiation<'_> {
             option::REP_ERR_TLS_REQD => needs_tls(),
             option::REP_ERR_POLICY => refused(
                 ErrorKind::PermissionDenied,
-                format!("the server does not give export '{shown}' to this client{words}"),
+                format!(
+                    "the server does not give export '{shown}' to this client{words}: see to \
+                     whom it gives it, or name another export"
+                ),
             ),
             option::REP_ERR_SHUTDOWN => {
                 refused(ErrorKind::Io, format!("the server is ending{words}: start it again"))
             }
             kind => refused(
                 ErrorKind::Unsupported,
-                format!("the server refuses export '{shown}' with reply {kind:#x}{words}"),
+                format!(
+                    "the server refuses export '{shown}': {}{words}: see what its log says",
+                    refusal(kind)
+                ),
             ),
         })
     }
@@ -282,6 +288,21 @@ impl Negotiation<'_> {
         self.incoming.fill_by(&mut bytes, self.deadline)?;
         Ok(bytes)
     }
+}
+
+/// What a reply that refuses an export means.
+fn refusal(kind: u32) -> String {
+    let meaning = match kind {
+        option::REP_ERR_UNSUP => "it does not know what it was asked for",
+        option::REP_ERR_INVALID => "it calls the request invalid",
+        option::REP_ERR_PLATFORM => "the system it runs on cannot do this",
+        option::REP_ERR_BLOCK_SIZE_REQD => {
+            "it wants a client that keeps to its block sizes, and tells none"
+        }
+        option::REP_ERR_TOO_BIG => "it calls the request too long",
+        _ => return format!("it answered with the number {kind:#x}, which NBD does not define"),
+    };
+    meaning.to_owned()
 }
 
 fn old() -> Broken {

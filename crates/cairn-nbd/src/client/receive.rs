@@ -228,20 +228,35 @@ fn complete(command: &Command) -> Result<()> {
 /// The detail of an error that is not one of the command.
 const ENDING: &str = "the server is ending";
 
+/// An error that the server has answered: what it says, and what to do.
 fn failed(draft: &Draft, error: u32, words: &str) -> Error {
-    let (kind, meaning) = match error {
-        errors::EPERM => (ErrorKind::PermissionDenied, "it is not permitted"),
-        errors::EIO => (ErrorKind::Io, "input/output error"),
-        errors::ENOMEM => (ErrorKind::Io, "it has no memory"),
-        errors::ENOSPC => (ErrorKind::NoSpace, "it has no space left"),
-        errors::EOVERFLOW => (ErrorKind::Unsupported, "the request is too large"),
-        errors::ENOTSUP => (ErrorKind::Unsupported, "it is not supported"),
+    let (kind, meaning, advice) = match error {
+        errors::EPERM => (
+            ErrorKind::PermissionDenied,
+            "it is not permitted",
+            "see whether the server exports it read-only",
+        ),
+        errors::EIO => {
+            (ErrorKind::Io, "input/output error", "see to the disk that the server exports")
+        }
+        errors::ENOMEM => (ErrorKind::Io, "it has no memory", "free memory on its machine"),
+        errors::ENOSPC => (ErrorKind::NoSpace, "it has no space left", "make room there"),
+        errors::EINVAL => (ErrorKind::Io, "the request is not valid", LOG),
+        errors::EOVERFLOW => (ErrorKind::Unsupported, "the request is too large", LOG),
+        errors::ENOTSUP => (ErrorKind::Unsupported, "it is not supported", LOG),
         errors::ESHUTDOWN => return draft.error(ErrorKind::Io, ENDING),
-        _ => (ErrorKind::Io, "the request is not valid"),
+        _ => (ErrorKind::Io, "", LOG),
+    };
+    let meaning = match meaning {
+        "" => format!("error number {error:#x}, which NBD does not define"),
+        meaning => meaning.to_owned(),
     };
     let words = match words {
         "" => String::new(),
-        words => format!(": {}", words.escape_debug()),
+        words => format!(" ({})", words.escape_debug()),
     };
-    draft.error(kind, format!("the NBD server answered: {meaning} (error {error}{words})"))
+    draft.error(kind, format!("the NBD server answered: {meaning}{words}: {advice}"))
 }
+
+/// What to do about an error that only the server knows the cause of.
+const LOG: &str = "see what the log of the server says";

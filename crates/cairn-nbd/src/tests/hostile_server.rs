@@ -20,7 +20,9 @@ use crate::{Client, ConnectOptions};
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Plays a server once for each connection. The folder goes with the test.
-fn play(script: impl Fn(&mut UnixStream) + Send + 'static) -> (tempfile::TempDir, PathBuf) {
+pub(super) fn play(
+    script: impl Fn(&mut UnixStream) + Send + 'static,
+) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -62,7 +64,7 @@ fn reply(stream: &mut UnixStream, option: u32, kind: u32, data: &[u8]) {
 }
 
 /// A negotiation as it should be.
-fn negotiate(stream: &mut UnixStream, headers: Headers) -> Option<()> {
+pub(super) fn negotiate(stream: &mut UnixStream, headers: Headers) -> Option<()> {
     stream.write_all(&greeting()).ok()?;
     stream.read_exact(&mut [0; 4]).ok()?;
     loop {
@@ -113,13 +115,13 @@ fn greetings_of_others() {
     });
     let options = ConnectOptions { connect_timeout: SHORT, ..writing() };
     let silent = Client::connect(&address(&socket), &options).err().unwrap();
-    assert!(silent.detail.contains("did not answer in time"), "{silent}");
+    assert!(silent.detail.contains("did not answer within 0.05 s: see that"), "{silent}");
 }
 
 #[test]
 fn replies_to_options_that_cannot_be() {
     type Script = fn(&mut UnixStream, u32);
-    let scripts: [(&str, Script); 9] = [
+    let scripts: [(&str, Script); 12] = [
         ("not its magic number", |stream, _| {
             let _ = stream.write_all(&[7; option::REPLY_HEADER]);
         }),
@@ -147,6 +149,15 @@ fn replies_to_options_that_cannot_be() {
         }),
         ("the server is ending", |stream, option| {
             reply(stream, option, option::REP_ERR_SHUTDOWN, &[]);
+        }),
+        ("it calls the request invalid (the server says: no): see what", |stream, option| {
+            reply(stream, option, option::REP_ERR_INVALID, b"no");
+        }),
+        ("to this client: see to whom it gives it", |stream, option| {
+            reply(stream, option, option::REP_ERR_POLICY, &[]);
+        }),
+        ("with the number 0xdeadbeef, which NBD does not define: see what", |stream, option| {
+            reply(stream, option, 0xdead_beef, &[]);
         }),
     ];
     for (words, script) in scripts {
@@ -246,6 +257,26 @@ fn errors_with_words() {
             let words = headers == Headers::Simple || error.detail.contains("be\\u{7}ll");
             assert!(error.kind == kind && words, "{error}");
         }
+    }
+}
+
+/// What a server answers is said in words, once, and with what to do.
+#[test]
+fn every_error_of_a_server_says_what_to_do() {
+    for (number, said) in [
+        (1, "it is not permitted: see whether the server exports it read-only"),
+        (5, "input/output error: see to the disk that the server exports"),
+        (12, "it has no memory: free memory on its machine"),
+        (22, "the request is not valid: see what the log of the server says"),
+        (28, "it has no space left: make room there"),
+        (75, "the request is too large: see what the log of the server says"),
+        (95, "it is not supported: see what the log of the server says"),
+        (0xdead_beef, "error number 0xdeadbeef, which NBD does not define: see what the log"),
+    ] {
+        let error = answered(Headers::Simple, move |to| to.failed(number, ""));
+        let detail = &error.detail;
+        let start = format!("the NBD server answered: {said}");
+        assert!(detail.starts_with(&start) && !detail.contains("(error"), "{detail}");
     }
 }
 

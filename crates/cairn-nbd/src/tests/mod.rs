@@ -2,6 +2,7 @@
 
 mod hostile_client;
 mod hostile_server;
+mod silence;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -35,9 +35,11 @@ pub(crate) const REP_ERR: u32 = 1 << 31;
 pub(crate) const REP_ERR_UNSUP: u32 = REP_ERR + 1;
 pub(crate) const REP_ERR_POLICY: u32 = REP_ERR + 2;
 pub(crate) const REP_ERR_INVALID: u32 = REP_ERR + 3;
+pub(crate) const REP_ERR_PLATFORM: u32 = REP_ERR + 4;
 pub(crate) const REP_ERR_TLS_REQD: u32 = REP_ERR + 5;
 pub(crate) const REP_ERR_UNKNOWN: u32 = REP_ERR + 6;
 pub(crate) const REP_ERR_SHUTDOWN: u32 = REP_ERR + 7;
+pub(crate) const REP_ERR_BLOCK_SIZE_REQD: u32 = REP_ERR + 8;
 pub(crate) const REP_ERR_TOO_BIG: u32 = REP_ERR + 9;
 
 pub(crate) const INFO_EXPORT: u16 = 0;

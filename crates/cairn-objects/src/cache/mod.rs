@@ -21,7 +21,7 @@ use cairn_base::stats::{Counter, Report};
 use crate::format::ObjectId;
 use crate::format::data::HEADER;
 use crate::requests::Requests;
-use crate::store::{Error, ErrorKind, Result};
+use crate::store::{Error, ErrorKind, RESTORE, Result};
 
 pub(crate) use directory::Directory;
 use directory::Identity;
@@ -130,8 +130,8 @@ impl Cache {
             let from = chunk.get((at - start) as usize..(stop - start) as usize);
             let from = from.ok_or_else(|| {
                 let detail = format!(
-                    "the object {id} ends before byte {stop}, although it should have {length}: \
-                     restore it from a copy of the store"
+                    "the object {id} has fewer than the {length} bytes that it was written with: \
+                     {RESTORE}"
                 );
                 Error::new(ErrorKind::Failed, detail)
             })?;
@@ -190,7 +190,10 @@ impl Cache {
         self.changed.notify();
         let answer = answer?;
         self.keep(id, number, &answer);
-        found.ok_or_else(|| Error::new(ErrorKind::Failed, format!("{id}: an empty answer")))
+        found.ok_or_else(|| {
+            let detail = format!("the object {id} has no bytes where data was written: {RESTORE}");
+            Error::new(ErrorKind::Failed, detail)
+        })
     }
 
     /// A chunk of the directory, if it is of the object that the store has.

@@ -319,7 +319,7 @@ impl Log {
         made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 let detail = format!("{} is there: name a new file for the blocks", to.display());
-                Error::new(ErrorKind::InUse, "write the blocks of the log", detail)
+                Error::new(ErrorKind::Exists, "write the blocks of the log", detail)
             }
             _ => Error::from_io(format!("open {}", to.escaped()), error),
         })?;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Tag};
+use super::{Condition, Error, ErrorKind, Listed, Object, RESTORE, Result, Store, Tag};
 
 /// A store in memory.
 pub struct MemoryStore {
@@ -64,7 +64,10 @@ pub(super) fn conflict(name: &str) -> Error {
 pub(super) fn clamp(name: &str, size: u64, range: &Range<u64>) -> Result<Range<u64>> {
     let end = range.end.min(size);
     if range.start >= end {
-        let detail = format!("{name}: the object ends at byte {size}, before {}", range.start);
+        let start = range.start;
+        let detail = format!(
+            "the object {name} has {size} bytes, and was written with more than {start}: {RESTORE}"
+        );
         return Err(Error::new(ErrorKind::Failed, detail));
     }
     Ok(range.start..end)

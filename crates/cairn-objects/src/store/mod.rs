@@ -116,6 +116,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// What to do about an object that has lost bytes, or is lost.
+pub(crate) const RESTORE: &str = "restore it from a copy of the store, or use a snapshot; to learn \
+                                  what else is lost, verify the pool";
+
 /// The result of a request.
 pub type Result<T> = std::result::Result<T, Error>;
 

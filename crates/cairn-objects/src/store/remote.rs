@@ -19,7 +19,7 @@ use object_store::{
 };
 use tokio::runtime::Runtime;
 
-use super::{Condition, Error, ErrorKind, Listed, Object, Result, Store, Tag};
+use super::{Condition, Error, ErrorKind, Listed, Object, RESTORE, Result, Store, Tag};
 use crate::address::Place;
 
 /// Threads of the asynchronous runtime. They move bytes only.
@@ -165,6 +165,10 @@ fn error(place: &Place, name: &str, source: &object_store::Error) -> Error {
         E::NotSupported { .. } | E::NotImplemented => (ErrorKind::Unsupported, "use another store"),
         _ if words.contains("instance metadata") || words.contains("redential") => {
             (ErrorKind::Denied, credentials(place))
+        }
+        // A range behind the end of an object: nobody asks for that while it is whole.
+        _ if words.contains("416") && words.to_lowercase().contains("range") => {
+            (ErrorKind::Failed, RESTORE)
         }
         // A request that is wrong will be wrong again.
         _ if words.contains("status 4") || words.contains("status code: 4") => {

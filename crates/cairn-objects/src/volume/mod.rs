@@ -52,7 +52,7 @@ pub struct ObjectVolume {
 /// Makes a volume of `size` bytes, which read as zeros.
 ///
 /// # Errors
-/// [`ErrorKind::InUse`] if the address has a volume, [`ErrorKind::OutOfRange`] if the size is no
+/// [`ErrorKind::Exists`] if the address has a volume, [`ErrorKind::OutOfRange`] if the size is no
 /// multiple of 512 or too large, [`ErrorKind::Unsupported`] if the store ignores conditions; others
 /// of the store.
 pub fn create(
@@ -118,7 +118,7 @@ pub fn create_in(
         Created::Theirs => {
             let detail =
                 format!("there is a volume {volume}: choose another name, or remove it first");
-            refused(ErrorKind::InUse, detail)
+            refused(ErrorKind::Exists, detail)
         }
     }
 }

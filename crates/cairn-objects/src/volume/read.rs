@@ -9,7 +9,8 @@ use super::core::Core;
 use super::state::{Fresh, State};
 use crate::format::SECTOR;
 use crate::map::Place;
-use crate::store;
+use crate::opening::has_changed;
+use crate::store::{self, RESTORE};
 
 /// How often an object may have been removed between the look at the map and the request.
 const MOST_MOVES: u32 = 4;
@@ -85,15 +86,27 @@ impl Core {
         Ok(())
     }
 
+    /// What a failed read means: the manifest tells whether an object that is not there is lost, or
+    /// a writer has removed it since the volume was opened.
     fn unreadable(&self, error: store::Error) -> Error {
         let mut error = Error { operation: Operation::Read, ..error.into() };
         if error.kind == ErrorKind::NotFound {
             error.kind = ErrorKind::Io;
-            error.detail = format!(
-                "{}; a writer may have removed it since the volume {} was opened: open it again, \
-                 or read from a snapshot; if it stays away, it is lost",
-                error.detail, self.volume
-            );
+            let tag = self.state.lock().tag.clone();
+            let volume = &self.volume;
+            let why = match has_changed(&self.requests, volume, &tag) {
+                Ok(false) => format!("it is lost: {RESTORE}"),
+                Ok(true) => format!(
+                    "a writer has changed the volume {volume} since it was opened, and may have \
+                     removed the object: open it again, or read from a snapshot"
+                ),
+                Err(why) => format!(
+                    "it is lost, or a writer has removed it since the volume {volume} was opened, \
+                     which the store does not tell ({}): open it again",
+                    why.detail
+                ),
+            };
+            error.detail = format!("{}: {why}", error.detail);
         }
         error
     }

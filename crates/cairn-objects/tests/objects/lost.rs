@@ -347,3 +347,41 @@ fn a_disk_changes_its_size() {
     assert_eq!(whole.differs(&before), None);
     assert_eq!(oracle.differs(&open(store).unwrap()), None);
 }
+
+/// Who reads learns whether an object is lost, or a writer has removed it, or it was cut short.
+#[test]
+fn a_read_tells_a_lost_object_from_a_removed_one() {
+    let store = Arc::new(MemoryStore::new());
+    let device = volume(&store);
+    device.write_at(0, data(1, 0, 64)).unwrap();
+    device.close().unwrap();
+    let reader = || ObjectVolume::open_in(store.clone(), "main", &read_only()).unwrap();
+    let said = |reader: &ObjectVolume| {
+        let error = reader.read_at(0, 4096).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Io, "{error}");
+        error.to_string()
+    };
+    let (before, cut) = (reader(), reader());
+    for name in names(&store, "log/") {
+        store.damage(&name, |bytes| bytes.truncate(600));
+    }
+    let of_cut = said(&cut);
+    assert!(of_cut.contains("bytes") && of_cut.contains("verify the pool"), "{of_cut}");
+    for name in names(&store, "log/") {
+        store.delete(&name).unwrap();
+    }
+    let of_lost = said(&reader());
+    assert!(
+        of_lost.contains("it is lost: restore it from a copy")
+            && !of_lost.contains("open it again"),
+        "{of_lost}"
+    );
+    // The next writer knows nothing of the loss, and changes the manifest.
+    open(store.clone()).unwrap().close().unwrap();
+    let of_removed = said(&before);
+    assert!(
+        of_removed.contains("a writer has changed the volume main since it was opened")
+            && of_removed.contains("open it again"),
+        "{of_removed}"
+    );
+}

@@ -58,7 +58,7 @@ fn a_copy_is_its_source_at_that_moment_and_shares_objects() {
     assert_eq!(refused.kind, ErrorKind::ReadOnly);
 
     let taken = pool.copy("main", "work", Copy::Clone).unwrap_err();
-    assert_eq!(taken.kind, ErrorKind::InUse);
+    assert_eq!(taken.kind, ErrorKind::Exists);
     assert_eq!(pool.copy("none", "new", Copy::Clone).unwrap_err().kind, ErrorKind::NotFound);
     assert!(pool.copy("main", "No", Copy::Clone).is_err());
     let (listed, unreadable) = pool.volumes().unwrap();

@@ -250,7 +250,7 @@ fn a_volume_that_is_open_is_refused_with_one_line_and_unchanged() {
     let absent = ObjectVolume::open_in(store.clone(), "none", &options()).err().unwrap();
     assert_eq!(absent.kind, ErrorKind::NotFound);
     let again = create_in(store.clone(), "main", SIZE, &small(), &options()).unwrap_err();
-    assert_eq!(again.kind, ErrorKind::InUse);
+    assert_eq!(again.kind, ErrorKind::Exists);
     // An opening that fails does not leave the volume claimed.
     device_with_a_damaged_log(&store, &polite);
     store.damage("volumes/main", |bytes| bytes[5] ^= 1);

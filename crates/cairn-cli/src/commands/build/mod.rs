@@ -302,7 +302,8 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Usage(text) => Failure::usage(text),
         // The library names no options.
         Error::Exists { subject } => {
-            Failure::usage(format!("{subject}: exists: add --force to replace it"))
+            let text = format!("{subject}: exists: add --force to replace it");
+            Failure::new(Status::Failed, text)
         }
         Error::TooSmall { size, need } => {
             let what = need.map_or_else(
@@ -321,6 +322,15 @@ pub(super) fn failure(error: Error) -> Failure {
         Error::Source { .. } | Error::Member { .. } => {
             Failure::new(Status::Corrupt, error.to_string())
         }
+        Error::Volume { subject, source } if concerns_device(&source) => {
+            Failure::volume(subject, &source)
+        }
         error => Failure::new(Status::Failed, error.to_string()),
     }
+}
+
+/// True if a volume or what holds it has failed, and not the call alone.
+const fn concerns_device(error: &cairn_vfs::Error) -> bool {
+    use cairn_vfs::Error as E;
+    matches!(error, E::Io(_) | E::Corrupt(_) | E::Stale)
 }

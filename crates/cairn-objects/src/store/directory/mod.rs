@@ -187,7 +187,11 @@ fn error(name: &str, error: &io::Error) -> Error {
         K::OutOfMemory | K::Interrupted => ErrorKind::Transient,
         _ => ErrorKind::Failed,
     };
-    let advice = "look at the directory of the store";
+    let advice = match kind {
+        ErrorKind::Full => "make room there",
+        ErrorKind::Denied => "see the owner and mode of the directory and what is in it",
+        _ => "look at the directory of the store",
+    };
     Error::new(kind, format!("{name}: {}", system_error::with_remedy(error, advice)))
 }
 
@@ -205,7 +209,19 @@ impl Store for DirectoryStore {
             Condition::IfAbsent => self.create(&path, parts),
             Condition::IfMatch(tag) => self.replace(&path, parts, tag),
         });
-        put.map_err(|source| error(name, &source))?.ok_or_else(|| conflict(name))
+        let failed = |source: io::Error| match source.kind() {
+            // A PUT makes what directories it needs.
+            io::ErrorKind::NotFound => {
+                let place = self.root.display();
+                let detail = format!(
+                    "{name}: the directory {place} cannot be made here: name one on a disk of \
+                     this system"
+                );
+                Error::new(ErrorKind::Failed, detail)
+            }
+            _ => error(name, &source),
+        };
+        put.map_err(failed)?.ok_or_else(|| conflict(name))
     }
 
     fn get(&self, name: &str) -> Result<Object> {
