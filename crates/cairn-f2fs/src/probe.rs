@@ -1,4 +1,6 @@
 //! Finds the superblock of a volume: the first copy that is sound.
+//!
+//! A copy whose features contradict each other is used only if the other one is no better.
 
 use cairn_block::{BlockDevice, BlockDeviceExt};
 
@@ -39,16 +41,25 @@ pub(crate) fn probe_as(device: &dyn BlockDevice, size: u64) -> Result<Option<Pro
         return Ok(None);
     }
     let mut first_error = None;
+    let mut contradictory = None;
     for (index, block) in copies.into_iter().enumerate() {
         let decoded = Superblock::decode(block);
         match decoded.and_then(|superblock| Ok((Layout::new(&superblock, size)?, superblock))) {
             Ok((layout, superblock)) => {
-                return Ok(Some(Probe { superblock, layout, from_backup: index > 0 }));
+                let is_possible = superblock.features.is_possible();
+                let found = Probe { superblock, layout, from_backup: index > 0 };
+                if is_possible {
+                    return Ok(Some(found));
+                }
+                contradictory = contradictory.or(Some(found));
             }
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
-    first_error.map_or(Ok(None), |error| Err(error.into()))
+    match (contradictory, first_error) {
+        (None, Some(error)) => Err(error.into()),
+        (found, _) => Ok(found),
+    }
 }
 
 /// What is in place of the magic number.
