@@ -40,6 +40,7 @@ use crate::recovery::names::has_unknown_hash;
 use crate::recovery::orphans;
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
+use crate::recovery::versions::Versions;
 use crate::root;
 use crate::segment::Mode;
 use crate::sit::SitTable;
@@ -366,6 +367,7 @@ impl Chain {
         let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
         let selected =
             if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
+        Versions { buffers, layout, nat }.check(&chain, &selected)?;
         Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
             (false, true) => Self::Unsynced(chain),
