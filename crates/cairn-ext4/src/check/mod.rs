@@ -64,6 +64,7 @@ pub mod repair;
 mod resize_inode;
 mod secret;
 mod source;
+mod starts;
 mod state;
 mod strays;
 mod superblock;
