@@ -15,7 +15,7 @@ cairn_check::kinds! {
         "The revision is set to 1, and the flags and the size of inodes are taken as they are.";
     /// One bit of the superblock.
     SUPERBLOCK_BIT = "ext4.superblock.bit", Accounting,
-        "The superblock has one wrong bit, which its checksum tells.",
+        "The superblock has one wrong bit, which its checksum or the rest of the volume tells.",
         "The bit is corrected.";
     /// A backup of the superblock is damaged.
     SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
