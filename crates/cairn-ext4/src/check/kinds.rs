@@ -282,8 +282,8 @@ cairn_check::kinds! {
         "The later one is removed.";
     /// An extent that begins elsewhere than its neighbours leave room.
     EXTENT_START = "ext4.extent.start", Accounting,
-        "An extent of the file begins far from the only place that its neighbours and the size leave \
-            for it.",
+        "An extent of the file begins far from the only place that its neighbours and the size \
+            leave for it.",
         "It begins there.";
     /// An index that does not name its child's first block.
     EXTENT_INDEX = "ext4.extent.index", Accounting,
