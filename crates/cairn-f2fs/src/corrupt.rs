@@ -55,6 +55,21 @@ pub enum Corrupt {
         /// What is wrong with the second.
         second: Box<Self>,
     },
+    /// The newest checkpoint pack is damaged, and the volume cannot be opened with the one before
+    /// it. Blocks that only the older pack uses may have been discarded or overwritten since.
+    #[error("the newest checkpoint pack, in block {block}, is damaged, and the older one cannot be \
+        used instead ({why}){}", match is_restorable {
+            true => ": a repair without losses restores the newest one",
+            false => "",
+        })]
+    NewestPack {
+        /// The first block of the damaged pack.
+        block: u64,
+        /// Can the damaged blocks be restored from the rest of the pack?
+        is_restorable: bool,
+        /// What is wrong with the volume of the older pack.
+        why: Box<Self>,
+    },
     /// A NAT entry or journal is impossible.
     #[error("NAT, nid {nid}: {what}, value {value:#x}")]
     Nat {

@@ -94,9 +94,20 @@ impl Info {
         Self { state: "truncated", access: format!("none: {short}: copy it again, whole"), ..self }
     }
 
+    /// The facts of a volume that is only read, for this reason.
+    pub(crate) fn read_only(self, why: &str) -> Self {
+        Self { access: format!("read-only: {why}"), ..self }
+    }
+
     /// The facts of a volume that is not opened.
     pub(crate) fn refused(self, why: &Error) -> Self {
-        let access = format!("none: {why}: copy out what is left");
+        let advice = match why {
+            Error::Corrupt(Corrupt::NewestPack { is_restorable: true, .. }) => {
+                "check and repair it"
+            }
+            _ => "copy out what is left",
+        };
+        let access = format!("none: {why}: {advice}");
         Self { access, ..self }
     }
 }

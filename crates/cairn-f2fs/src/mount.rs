@@ -8,25 +8,24 @@ use std::sync::{Arc, Weak};
 use cairn_base::memory;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Event, Runtime};
-use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::{Budget, Reclaim};
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 
 use crate::checkpoint::summaries::{self, Journals};
-use crate::checkpoint::{self, Hook, Loaded, Reason};
+use crate::checkpoint::{self, Hook, Loaded, Reason, newer};
 use crate::checkpointer::Checkpointer;
 use crate::corrupt::Corrupt;
 use crate::damage;
 use crate::disable;
 use crate::disk::{Disk, Parts};
 use crate::error::{Error, Result};
-use crate::format::checksum::MAGIC;
 use crate::format::layout::Layout;
-use crate::format::superblock::{self, Superblock};
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use crate::format::{CheckpointFlags, Features, Nid};
+use crate::format::superblock::Superblock;
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{CheckpointFlags, Features};
 use crate::gc::{Cleaner, GcDaemon};
 use crate::info::Info;
 use crate::inodes::Inodes;
@@ -35,11 +34,13 @@ use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::op::Operations;
 use crate::options::MountOptions;
+use crate::probe::{Probe, found_magic, probe, probe_as};
 use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::names::has_unknown_hash;
 use crate::recovery::orphans;
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
+use crate::recovery::versions::Versions;
 use crate::root;
 use crate::segment::Mode;
 use crate::sit::SitTable;
@@ -48,49 +49,6 @@ use crate::store::{Store, StoreOptions};
 use crate::tables;
 use crate::volume::F2fs;
 use crate::zones;
-
-/// The result of [`probe`].
-#[derive(Clone, Debug)]
-pub struct Probe {
-    /// The superblock.
-    pub superblock: Superblock,
-    /// Its geometry, checked against itself and the device.
-    pub(crate) layout: Layout,
-    /// True if the first copy is damaged and this is the second one.
-    pub(crate) from_backup: bool,
-}
-
-/// Looks for a volume; `None` if neither copy of the superblock has the magic number.
-///
-/// # Errors
-/// The device cannot be read, or both copies are damaged: the error is that of the first one.
-pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
-    let size = device.geometry().size;
-    probe_as(device, size)
-}
-
-/// As [`probe`], if the device had this size.
-fn probe_as(device: &dyn BlockDevice, size: u64) -> Result<Option<Probe>> {
-    if size < 2 * BLOCK_BYTES {
-        return Ok(None);
-    }
-    let blocks = device.read_at(0, 2 * BLOCK_SIZE)?;
-    let copies: Vec<&[u8]> = blocks.chunks_exact(BLOCK_SIZE).collect();
-    if !copies.iter().any(|block| superblock::magic_of(block) == Some(MAGIC)) {
-        return Ok(None);
-    }
-    let mut first_error = None;
-    for (index, block) in copies.into_iter().enumerate() {
-        let decoded = Superblock::decode(block);
-        match decoded.and_then(|superblock| Ok((Layout::new(&superblock, size)?, superblock))) {
-            Ok((layout, superblock)) => {
-                return Ok(Some(Probe { superblock, layout, from_backup: index > 0 }));
-            }
-            Err(error) => first_error = first_error.or(Some(error)),
-        }
-    }
-    first_error.map_or(Ok(None), |error| Err(error.into()))
-}
 
 /// Facts of the volume on the device, also if its checkpoints are damaged.
 ///
@@ -123,14 +81,13 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
         Err(error) => return Err(error),
     };
     let info = Info::of(&probe.superblock, &probe.layout, Some(&loaded), replays);
-    // The chain may hold the root's inode.
-    let root = match replays {
-        false => root::check_unopened(&buffers, &probe.layout, &loaded),
-        true => Ok(()),
-    };
-    Ok(Some(match root {
+    let replays = replays && !was_disabled(&loaded);
+    Ok(Some(match root::check_unopened(&buffers, &probe.layout, &loaded, replays) {
+        Ok(()) if newer::damaged(&buffers, &probe.layout, &loaded)?.is_some() => {
+            info.read_only(newer::WHY_READ_ONLY)
+        }
         Ok(()) => info,
-        Err(error) => info.refused(&error),
+        Err(error) => info.refused(&newer::explained(error, device, &probe.layout)),
     }))
 }
 
@@ -148,6 +105,17 @@ impl F2fs {
     ) -> Result<Arc<Self>> {
         let probe =
             probe(&*device)?.ok_or_else(|| Error::NotF2fs { found: found_magic(&*device) })?;
+        let layout = probe.layout;
+        let opened = Self::open_probed(probe, device.clone(), runtime, options);
+        opened.map_err(|error| newer::explained(error, &device, &layout))
+    }
+
+    fn open_probed(
+        probe: Probe,
+        device: Arc<dyn BlockDevice>,
+        runtime: Arc<dyn Runtime>,
+        options: &MountOptions,
+    ) -> Result<Arc<Self>> {
         let from_backup = probe.from_backup;
         let (volume, chain) = load(probe, device.clone(), runtime.clone(), options)?;
         let (disk, checkpoint) = (&volume.disk, &volume.disk.checkpoint.checkpoint);
@@ -158,7 +126,7 @@ impl F2fs {
         {
             return Self::open(device, runtime, options);
         }
-        root::check(&volume.inodes.inode(Nid::ROOT.ino())?.record())?;
+        root::check_opened(&volume.inodes)?;
         if let Some(store) = &disk.store {
             volume.start(chain)?;
             if from_backup {
@@ -294,7 +262,7 @@ fn load(
     let budget = Budget::of_volume(memory::within_limit(options.cache_bytes as u64));
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
     let loaded = checkpoint::load(&buffers, &layout)?;
-    let damaged_pack = checkpoint::newer::read_only_reason(&buffers, &layout, &loaded);
+    let damaged_pack = newer::read_only_reason(&buffers, &layout, &loaded);
     let checkpoint = adopted(loaded, &layout);
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
     let nat = Arc::new(NatTable::new(
@@ -399,6 +367,7 @@ impl Chain {
         let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
         let selected =
             if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
+        Versions { buffers, layout, nat }.check(&chain, &selected)?;
         Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
             (false, true) => Self::Unsynced(chain),
@@ -430,10 +399,4 @@ fn read_only_reason(
         return Some("opened for reading".into());
     }
     device.geometry().read_only.then(|| "the device accepts no writes".into())
-}
-
-fn found_magic(device: &dyn BlockDevice) -> u32 {
-    let at_most = device.geometry().size.min(BLOCK_BYTES);
-    let block = usize::try_from(at_most).ok().and_then(|len| device.read_at(0, len).ok());
-    block.and_then(|block| superblock::magic_of(&block)).unwrap_or(0)
 }

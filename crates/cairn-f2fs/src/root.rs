@@ -9,20 +9,38 @@ use cairn_vfs::FileKind;
 
 use crate::checkpoint::{Loaded, summaries};
 use crate::corrupt::Corrupt;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::Nid;
 use crate::format::inode::Inode as Record;
 use crate::format::layout::Layout;
+use crate::inodes::Inodes;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::recovery::overlay::Overlay;
 use crate::sit::SitTable;
 
-/// Checks the inode of the root directory.
+/// The error of a volume whose NAT has no address of the root.
+const MISSING: Corrupt = Corrupt::Inode {
+    ino: Nid::ROOT,
+    field: "nid",
+    value: 3,
+    expected: "the root must have an address",
+};
+
+/// Checks the inode of the root directory of a volume that is being opened.
 ///
 /// # Errors
-/// The inode is not that of a directory with contents.
-pub(crate) fn check(record: &Record) -> Result<()> {
+/// There is no such inode, it is not that of a directory with contents, or it cannot be read.
+pub(crate) fn check_opened(inodes: &Inodes) -> Result<()> {
+    match inodes.inode(Nid::ROOT.ino()) {
+        Ok(root) => check(&root.record()),
+        Err(Error::Vfs(cairn_vfs::Error::Stale)) => Err(MISSING.into()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that the inode is that of a directory with contents.
+fn check(record: &Record) -> Result<()> {
     let wrong = |field, value, expected| {
         Err(Corrupt::Inode { ino: Nid::ROOT, field, value, expected }.into())
     };
@@ -42,25 +60,31 @@ pub(crate) fn check(record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// As [`check`], of a volume that is not open. No nodes follow its checkpoint.
+/// As [`check_opened`], of a volume that is not open. If nodes follow its checkpoint, what they
+/// change counts, as far as it can be recovered.
 ///
 /// # Errors
-/// As [`check`]; there is no such inode; its node or what leads to it is damaged; the device
-/// failed.
+/// As [`check_opened`].
 pub(crate) fn check_unopened(
     buffers: &Arc<BufferCache>,
     layout: &Layout,
     loaded: &Loaded,
+    replays: bool,
 ) -> Result<()> {
     let layout = Arc::new(*layout);
     let journals = summaries::journals(loaded, buffers, &layout)?;
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
     let features = layout.features;
     let sit = SitTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.sit);
-    let nodes = NodeCache::new(layout, buffers.clone(), Arc::new(nat), sit, Overlay::default());
-    let Some(image) = nodes.inode(Nid::ROOT)? else {
-        let expected = "the root must have an address";
-        return Err(Corrupt::Inode { ino: Nid::ROOT, field: "nid", value: 3, expected }.into());
+    let overlay = match replays {
+        true => match Overlay::build(buffers, &layout, &loaded.checkpoint, &nat) {
+            // Damage behind the checkpoint says nothing of the root.
+            Err(Error::Corrupt(_)) => Overlay::default(),
+            overlay => overlay?,
+        },
+        false => Overlay::default(),
     };
+    let nodes = NodeCache::new(layout, buffers.clone(), Arc::new(nat), sit, overlay);
+    let image = nodes.inode(Nid::ROOT)?.ok_or(MISSING)?;
     check(&Record::decode(&image, Nid::ROOT, features)?)
 }

@@ -146,7 +146,8 @@ impl Visitor for Claims<'_> {
 
     fn fault(&mut self, fault: Fault) {
         let Fault { kind, at, pba, why } = fault;
-        let whole = [kinds::EXTENT_CHECKSUM.code, kinds::EXTENT_INDEX.code];
+        let whole = [&kinds::EXTENT_CHECKSUM, &kinds::EXTENT_INDEX, &kinds::EXTENT_START];
+        let whole = whole.map(|kind| kind.code);
         self.is_whole &= whole.contains(&kind.code);
         let place = match pba {
             Pba(0) => Place::inode(self.ino.get()).at_file_block(at),

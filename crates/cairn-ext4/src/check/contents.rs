@@ -11,6 +11,7 @@ use super::claims::Claims;
 use super::facts::Facts;
 use super::kinds;
 use super::map;
+use super::named;
 use super::quota;
 use super::state::State;
 use crate::format::extent::MAX_FILE_BLOCKS;
@@ -27,6 +28,13 @@ const LARGE: u64 = 1 << 31;
 /// Claims the blocks of an inode, and checks what it says of them.
 pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, facts: &Facts) {
     let mut claims = Claims::new(state, ino);
+    if named::is_mere_map(state, ino) && has_no_kind(record) {
+        // A list of bad blocks may be an empty map of any form.
+        if ino == inodes::BAD && record.block.iter().any(|byte| *byte != 0) {
+            map::walk(state, ino, record, &mut claims);
+        }
+        return;
+    }
     let attributes = match has_no_map(state, ino, record) {
         true => Attributes::default(),
         false => attributes::check(state, ino, record, &mut claims),
@@ -102,9 +110,13 @@ fn verity(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
 
 /// Reserved inodes without a kind have no map, except the list of bad blocks.
 fn has_no_map(state: &State, ino: Ino, record: &Record) -> bool {
-    let has_kind = record.is_regular() || record.is_directory() || record.is_symlink();
     let is_walked = matches!(ino, inodes::BAD | inodes::RESIZE);
-    state.is_reserved(ino) && !is_walked && !has_kind
+    state.is_reserved(ino) && !is_walked && has_no_kind(record)
+}
+
+/// Is the inode none of those that have contents?
+fn has_no_kind(record: &Record) -> bool {
+    !(record.is_regular() || record.is_directory() || record.is_symlink())
 }
 
 fn symlink_fault(state: &State, ino: Ino, record: &Record, found: u64) {

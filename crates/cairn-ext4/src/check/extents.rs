@@ -3,6 +3,7 @@
 use cairn_base::{Ino, Pba};
 use cairn_check::Kind;
 
+use super::starts::{self, Around, Start};
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor, Why};
 use super::{kinds, one_bit};
@@ -20,6 +21,8 @@ struct Walk<'a> {
     visitor: &'a mut dyn Visitor,
     /// The first file block that the next entry may have.
     from: u64,
+    /// Blocks of the inode's size.
+    size: u64,
 }
 
 /// A node of the tree, as its parent describes it.
@@ -27,13 +30,16 @@ struct Walk<'a> {
 struct Parent {
     depth: Option<u16>,
     index: Option<Index>,
+    /// The first block of the node behind it.
+    behind: Option<u64>,
 }
 
 /// Visits the extents of an inode.
 pub(super) fn walk(state: &State, ino: Ino, record: &Record, visitor: &mut dyn Visitor) {
     let seed = record.seed(ino, &state.layout);
-    let mut walk = Walk { state, ino, seed, visitor, from: 0 };
-    walk.node(&record.block, Parent { depth: None, index: None });
+    let size = record.size.div_ceil(state.layout.block_size.into());
+    let mut walk = Walk { state, ino, seed, visitor, from: 0, size };
+    walk.node(&record.block, Parent { depth: None, index: None, behind: None });
 }
 
 impl Walk<'_> {
@@ -70,9 +76,23 @@ impl Walk<'_> {
             self.fault(&kinds::EXTENT_NODE, at, pba, Why::Number(0));
         }
         match node.entries {
-            Entries::Leaf(extents) => extents.iter().for_each(|extent| self.extent(extent, pba)),
+            Entries::Leaf(extents) => {
+                let around = Around {
+                    from: self.from,
+                    behind: parent.behind,
+                    size: self.size,
+                    volume: self.state.layout.blocks_count,
+                };
+                for (extent, start) in extents.iter().zip(starts::of(&extents, around)) {
+                    self.placed(extent, start, pba);
+                }
+            }
             Entries::Inner(indexes) => {
-                indexes.iter().for_each(|index| self.child(*index, node.depth, pba));
+                let behind = indexes.iter().skip(1).map(|index| Some(index.start));
+                let behind = behind.chain([parent.behind]);
+                for (index, behind) in indexes.iter().zip(behind) {
+                    self.child((*index, behind), node.depth, pba);
+                }
             }
         }
     }
@@ -86,6 +106,18 @@ impl Walk<'_> {
         if view.capacity().saturating_add(2) < room {
             let capacity = u64::try_from(view.capacity()).unwrap_or(u64::MAX);
             self.fault(&kinds::EXTENT_NODE, at, pba, Why::Number(capacity));
+        }
+    }
+
+    fn placed(&mut self, extent: &Extent, start: Start, node: Pba) {
+        let at = extent.start;
+        match start {
+            Start::Stored => self.extent(extent, node),
+            Start::Unknown => self.fault(&kinds::EXTENT_ORDER, at, node, Why::Number(at)),
+            Start::Moved(start) => {
+                self.fault(&kinds::EXTENT_START, start, node, Why::Number(at));
+                self.extent(&Extent { start, ..*extent }, node);
+            }
         }
     }
 
@@ -104,7 +136,7 @@ impl Walk<'_> {
         self.visitor.data(Run { start, pba, len, unwritten });
     }
 
-    fn child(&mut self, index: Index, depth: u16, node: Pba) {
+    fn child(&mut self, (index, behind): (Index, Option<u64>), depth: u16, node: Pba) {
         let Index { start, child } = index;
         if start < self.from || start >= MAX_FILE_BLOCKS {
             return self.fault(&kinds::EXTENT_ORDER, start, node, Why::Number(start));
@@ -122,7 +154,7 @@ impl Walk<'_> {
                 let site = Site { ino: self.ino, pba: child };
                 let right = one_bit::extents(self.state, (site, self.seed, depth), &block);
                 let block = right.as_deref().unwrap_or(&block);
-                self.node(block, Parent { depth, index: Some(index) });
+                self.node(block, Parent { depth, index: Some(index), behind });
             }
             Err(error) => {
                 let place = cairn_check::Place::inode(self.ino.get()).at_block(child.get());

@@ -15,7 +15,7 @@ cairn_check::kinds! {
         "The revision is set to 1, and the flags and the size of inodes are taken as they are.";
     /// One bit of the superblock.
     SUPERBLOCK_BIT = "ext4.superblock.bit", Accounting,
-        "The superblock has one wrong bit, which its checksum tells.",
+        "The superblock has one wrong bit, which its checksum or the rest of the volume tells.",
         "The bit is corrected.";
     /// A backup of the superblock is damaged.
     SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
@@ -280,6 +280,11 @@ cairn_check::kinds! {
     EXTENT_ORDER = "ext4.extent.order", Losing,
         "Extents of the file overlap or are out of order.",
         "The later one is removed.";
+    /// An extent that begins elsewhere than its neighbours leave room.
+    EXTENT_START = "ext4.extent.start", Accounting,
+        "An extent of the file begins far from the only place that its neighbours and the size \
+            leave for it.",
+        "It begins there.";
     /// An index that does not name its child's first block.
     EXTENT_INDEX = "ext4.extent.index", Accounting,
         "An index of the extent tree does not name the first block of its child.",

@@ -58,12 +58,14 @@ mod orphan_inode;
 mod orphans;
 mod owners;
 mod placed;
+mod plain_bit;
 mod quota;
 mod record;
 pub mod repair;
 mod resize_inode;
 mod secret;
 mod source;
+mod starts;
 mod state;
 mod strays;
 mod superblock;
@@ -82,6 +84,14 @@ use cairn_check::{Findings, Observer, Report};
 
 use crate::error::Result;
 use examine::examine;
+
+/// Can a volume be checked although its only superblock has one wrong bit?
+///
+/// # Errors
+/// The device failed.
+pub fn has_superblock(device: &dyn BlockDevice) -> Result<bool> {
+    Ok(unsealed::with_right_bit(device)?.is_some() || plain_bit::right(device)?.is_some())
+}
 
 /// Checks the volume on a device, which is only read. A volume that was not unmounted cleanly is
 /// recovered in memory first.

@@ -12,6 +12,7 @@ use super::owners::has_map;
 use super::state::State;
 use super::visitor::Runs;
 use crate::format::features::{Compat, RoCompat};
+use crate::format::layout::inodes;
 use crate::format::orphan;
 
 /// Blocks of a map that are descended from at most.
@@ -80,6 +81,26 @@ pub(super) fn is_held(state: &State, ino: Ino) -> bool {
 pub(super) fn holds_quota(state: &State, ino: Ino) -> bool {
     let first = blocks(state, ino).first().map(|pba| state.source.block(*pba));
     first.is_some_and(|block| block.is_ok_and(|block| has_quota_magic(&block)))
+}
+
+/// Is the inode the list of bad blocks, or for limits that the volume does not have? Of these Linux
+/// and e2fsck look at the map, and at nothing else that could be wrong.
+pub(super) fn is_mere_map(state: &State, ino: Ino) -> bool {
+    ino == inodes::BAD || is_unused_quota(state, ino)
+}
+
+/// Is the inode for limits of users or groups that the volume does not have?
+pub(super) fn is_unused_quota(state: &State, ino: Ino) -> bool {
+    let raw = &state.superblock.raw;
+    let number = match ino {
+        Ino(3) => raw.s_usr_quota_inum.get(),
+        Ino(4) => raw.s_grp_quota_inum.get(),
+        _ => return false,
+    };
+    // A number that is missing is put right, if this is a quota file.
+    let is_used = state.layout.features.ro_compat(RoCompat::QUOTA)
+        && (number != 0 || holds_quota(state, ino));
+    !is_used
 }
 
 /// Does the inode hold a file of orphans? Some of its blocks may be damaged.

@@ -13,7 +13,7 @@ use super::backup::restore;
 use super::features::refuse_unknown;
 use super::kinds;
 use super::unsealed::{reseal, with_right_bit};
-use super::{log, orphan_inode};
+use super::{log, orphan_inode, plain_bit};
 use crate::error::{Error, Result};
 use crate::format::features::{Compat, Incompat};
 use crate::format::layout::Layout;
@@ -85,18 +85,45 @@ fn find(
         return Ok((device, found));
     }
     let why = match probe::probe(&*device) {
-        Ok(Some(found)) => return Ok((device, found)),
-        Ok(None) => {
-            let found = probe::probe_all_backups(&*device)?.ok_or_else(|| none(&*device))?;
-            return Ok((device, found));
+        Ok(Some(found)) => {
+            let is_possible = Layout::new(&found.superblock, device.geometry().size).is_ok();
+            let right = match is_possible || found.backup.is_some() {
+                true => None,
+                false => with_plain_bit(&device, findings)?,
+            };
+            return Ok(right.unwrap_or((device, found)));
         }
-        Err(Error::Corrupt(why)) => why,
+        Ok(None) => match probe::probe_all_backups(&*device)? {
+            Some(found) => return Ok((device, found)),
+            None => none(&*device),
+        },
+        Err(Error::Corrupt(why)) => {
+            if let Some((sealed, finding)) = reseal(&device, &why)? {
+                findings.push(finding);
+                let found = probe::probe(&*sealed)?.ok_or_else(|| none(&*sealed))?;
+                return Ok((sealed, found));
+            }
+            why.into()
+        }
         Err(error) => return Err(error),
     };
-    let Some((sealed, finding)) = reseal(&device, &why)? else { return Err(why.into()) };
-    findings.push(finding);
-    let found = probe::probe(&*sealed)?.ok_or_else(|| none(&*sealed))?;
-    Ok((sealed, found))
+    with_plain_bit(&device, findings)?.ok_or(why)
+}
+
+/// With the one bit right by which a superblock without a checksum describes no volume. `None` if
+/// there is no such bit.
+///
+/// # Errors
+/// The device failed.
+fn with_plain_bit(
+    device: &Arc<dyn BlockDevice>,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<(Arc<dyn BlockDevice>, Probe)>> {
+    let Some(right) = plain_bit::right(&**device)? else { return Ok(None) };
+    let device: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
+    device.write_at(OFFSET, right)?;
+    findings.push(Finding::new(&kinds::SUPERBLOCK_BIT, Place::volume()));
+    Ok(probe::probe(&*device)?.map(|found| (device, found)))
 }
 
 /// With the blocks of a backup in place of the damaged ones.

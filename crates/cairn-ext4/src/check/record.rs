@@ -50,7 +50,9 @@ pub(super) fn check(
     }
     if state.is_reserved(ino) && ino != inodes::ROOT {
         reserved(state, ino, record);
-        reserved_size(state, ino, bytes, record);
+        if !named::is_mere_map(state, ino) {
+            reserved_size(state, ino, bytes, record);
+        }
         check_flags(state, ino, FileKind::Regular, record, bytes);
         return Verdict::Sound(FileKind::Regular);
     }
@@ -110,19 +112,17 @@ fn check_fields(state: &State, ino: Ino, bytes: &[u8], record: &Record) {
 /// Reserved inodes are no directories, have contents only with their feature, and are no orphans.
 fn reserved(state: &State, ino: Ino, record: &Record) {
     let features = &state.layout.features;
-    let quota = features.ro_compat(RoCompat::QUOTA);
-    let raw = &state.superblock.raw;
-    // A number that is missing is put right, if this is a quota file.
-    let uses = |number: u32| number != 0 || named::holds_quota(state, ino);
+    let is_unused_quota = named::is_unused_quota(state, ino);
     let is_allowed = match ino {
-        Ino(3) => quota && uses(raw.s_usr_quota_inum.get()),
-        Ino(4) => quota && uses(raw.s_grp_quota_inum.get()),
+        Ino(3 | 4) => !is_unused_quota,
         inodes::RESIZE => features.compat(Compat::RESIZE_INODE),
         inodes::JOURNAL => state.layout.journal_ino == inodes::JOURNAL,
         _ => true,
     };
     let first = record.block.first_chunk::<4>().is_some_and(|word| *word != [0; 4]);
-    let has_contents = record.links != 0 || record.blocks_512 != 0 || first;
+    // e2fsck reads only one half of the number of blocks of these, as of what it compares below.
+    let blocks = if is_unused_quota { half(record.blocks_512) } else { record.blocks_512 };
+    let has_contents = record.links != 0 || blocks != 0 || first;
     let is_unused = matches!(ino, Ino(6 | 9 | 10));
     // The boot loader is a file, or nothing.
     let has_parts = record.size != 0 || record.file_acl != cairn_base::Pba(0);
@@ -130,12 +130,14 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
     let is_part = ino == inodes::BOOT_LOADER && !record.is_regular() && has_parts;
     // The list of bad blocks is a map and nothing else.
     let is_more = record.mode != 0
-        || record.uid != 0
-        || record.gid != 0
+        || record.uid & HALF_ID != 0
+        || record.gid & HALF_ID != 0
         || record.links != 0
-        || record.file_acl != cairn_base::Pba(0);
+        || half(record.file_acl.get()) != 0;
     // Nobody looks for attributes of what has no kind.
-    let has_attributes = record.mode == 0 && record.file_acl != cairn_base::Pba(0);
+    let has_attributes = record.mode == 0
+        && record.file_acl != cairn_base::Pba(0)
+        && !named::is_mere_map(state, ino);
     let is_no_file = ino == inodes::RESIZE && record.mode != 0 && !record.is_regular();
     if (ino == inodes::BAD && is_more)
         || record.is_directory()
@@ -154,6 +156,14 @@ fn reserved(state: &State, ino: Ino, record: &Record) {
         let place = Place::inode(ino.get()).in_field("i_dtime");
         state.differ(&kinds::INODE_DELETED, place, record.dtime.into(), 0);
     }
+}
+
+/// The half of an owner that old inodes have.
+const HALF_ID: u32 = 0xffff;
+
+/// The lower half of a number.
+const fn half(number: u64) -> u64 {
+    number & 0xffff_ffff
 }
 
 /// A reserved inode without a kind has no size to speak of, and that of the resize inode says
@@ -196,6 +206,11 @@ fn check_flags(state: &State, ino: Ino, kind: FileKind, record: &Record, bytes: 
     let both = InodeFlags::EXTENTS | InodeFlags::INLINE_DATA;
     if record.flags.contains(both) {
         wrong |= InodeFlags::EXTENTS;
+    }
+    if named::is_unused_quota(state, ino) {
+        wrong &= InodeFlags::CASEFOLD;
+    } else if ino == inodes::BAD {
+        wrong &= InodeFlags::CASEFOLD | both;
     }
     let (stored, computed) = (stored_flags(bytes), record.flags.difference(wrong).bits());
     if stored != computed {

@@ -159,3 +159,81 @@ fn a_bit_of_a_superblock_without_a_backup_is_corrected() {
         assert!(said.is_none(), "byte {at}: {}", said.unwrap_or_default());
     }
 }
+
+/// The same of volumes without checksums: the bit with which everything else agrees is the right
+/// one.
+#[test]
+fn a_bit_of_the_only_superblock_without_a_checksum_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for (kind, features) in [("ext2", "none"), ("ext3", "has_journal"), ("ext4", "^metadata_csum")]
+    {
+        image(&path, &["-t", kind, "-b", "1024", "-N", "512", "-O", features]);
+        let sound = read_image(&path).unwrap();
+        let before = snapshot(sound.fork());
+        // s_inodes_count, s_blocks_count, s_first_data_block, s_log_block_size,
+        // s_blocks_per_group, s_inodes_per_group, s_magic, s_first_ino, s_inode_size.
+        for (at, bit) in [
+            (0, 0),
+            (0, 3),
+            (1, 0),
+            (1, 2),
+            (3, 7),
+            (5, 6),
+            (6, 1),
+            (20, 2),
+            (24, 0),
+            (24, 1),
+            (32, 0),
+            (33, 6),
+            (40, 0),
+            (40, 3),
+            (41, 0),
+            (41, 2),
+            (56, 0),
+            (56, 7),
+            (57, 4),
+            (84, 0),
+            (85, 3),
+            (88, 0),
+        ] {
+            let device = sound.fork();
+            let byte = device.read_at(1024 + at, 1).unwrap()[0];
+            device.write_at(1024 + at, vec![byte ^ 1 << bit]).unwrap();
+            let what = format!("{kind}, byte {at}, bit {bit}");
+            assert!(cairn_ext4::check::has_superblock(&device).unwrap(), "{what}");
+            let (plan, after) = repaired(&device, Scope::Accounting).expect(&what);
+            let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+            assert_eq!(codes, ["ext4.superblock.bit"], "{what}");
+            assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "{what}");
+            assert_eq!(after.read_at(1024 + at, 1).unwrap()[0], byte, "{what}");
+            before.assert_same(&snapshot(after.fork()));
+            assert_eq!(complaint(&after, &hurt), None, "{what}");
+        }
+    }
+}
+
+/// What is no single bit, or a feature of a newer program, stays as it is.
+#[test]
+fn a_superblock_that_no_single_bit_explains_is_not_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    image(&path, &["-t", "ext2", "-b", "1024", "-N", "512"]);
+    let sound = read_image(&path).unwrap();
+    assert!(!cairn_ext4::check::has_superblock(&sound).unwrap());
+    // Two bits of s_magic, an unknown feature, and a volume that was cut.
+    for (at, bits) in [(56, 3), (98, 0x10)] {
+        let device = sound.fork();
+        let byte = device.read_at(1024 + at, 1).unwrap()[0];
+        device.write_at(1024 + at, vec![byte ^ bits]).unwrap();
+        assert!(!cairn_ext4::check::has_superblock(&device).unwrap(), "byte {at}");
+    }
+    // Checksums that do not hold are no reason to take the feature for wrong.
+    image(&path, &["-t", "ext4", "-b", "1024", "-N", "512", "-O", "metadata_csum"]);
+    let device = read_image(&path).unwrap();
+    device.write_at(1024 + 104, vec![0x33; 16]).unwrap();
+    assert!(!cairn_ext4::check::has_superblock(&device).unwrap());
+    let short = MemoryDevice::new(4 << 20);
+    short.load(0, &sound.read_at(0, 4 << 20).unwrap());
+    assert!(!cairn_ext4::check::has_superblock(&short).unwrap());
+}

@@ -11,7 +11,7 @@ use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, dumpe2fs, e2fsck_check, mke2fs};
 
-use crate::repaired::{complaint, injected, repaired, snapshot};
+use crate::repaired::{complaint, injected, place_of, repaired, snapshot};
 use crate::support::{check, flags};
 
 const ARGS: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "512", "-O", "orphan_file"];
@@ -212,4 +212,35 @@ fn what_a_mount_refuses_of_the_volumes_files_is_mended() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), requests.len(), wrong.join("\n"));
+}
+
+/// Of the list of bad blocks, and of limits that a volume does not have, the check finds what
+/// e2fsck finds, and nothing that nobody looks at.
+#[test]
+fn fields_of_unused_inodes_that_nobody_reads_are_no_finding() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    let mut wrong = Vec::new();
+    for kind in ["ext2", "ext4"] {
+        let checksums = if kind == "ext4" { "^metadata_csum" } else { "none,filetype" };
+        mke2fs(&sound, 4 << 20, &["-t", kind, "-b", "1024", "-N", "64", "-O", checksums]);
+        let device = read_image(&sound).unwrap();
+        for ino in [1, 3, 4] {
+            let record = place_of(&sound, &format!("<{ino}>"));
+            // A block of the list of bad blocks may be one of the volume's structures.
+            let fields = (0..40).chain(100..132);
+            let bits = |at| if (32..36).contains(&at) { 0..8 } else { ino % 7..ino % 7 + 1 };
+            for (at, bit) in fields.flat_map(|at| bits(at).map(move |bit| (at, bit))) {
+                let changed = device.fork();
+                let byte = changed.read_at(record + at, 1).unwrap()[0];
+                changed.write_at(record + at, vec![byte ^ 1 << bit]).unwrap();
+                let said = complaint(&changed, &hurt);
+                let found = flags(&check(Arc::new(changed)));
+                if said.is_some() != found {
+                    wrong.push(format!("{kind}, inode {ino}, byte {at}, bit {bit}: {said:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -1,9 +1,14 @@
 //! Files whose size contradicts their blocks, where no checksum tells which is wrong: a repair
 //! without losses changes no file.
 
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 use cairn_check::repair::Scope;
 use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::{KernelMount, debugfs};
 
 use crate::injected::image;
 use crate::repaired::{complaint, injected, plan, repaired, snapshot};
@@ -39,7 +44,7 @@ fn blocks_behind_the_end_of_a_file_are_no_accounting() {
             let is_listed = lost.len() == 1 && lost[0].contains("Lost of /file: the size");
             assert!(is_listed, "{args:?}: {size}: {lost:?}");
             assert_eq!(complaint(&after, &hurt), None, "{args:?}: {size}");
-            let size = cairn_testkit::judge::debugfs(&hurt, "stat /file");
+            let size = debugfs(&hurt, "stat /file");
             assert!(size.contains("Size: 50176"), "{size}");
         }
     }
@@ -91,5 +96,91 @@ fn a_block_that_a_file_does_not_count_is_not_added_to_it() {
         assert!(lost.len() == 1 && lost[0].contains(loss), "{pointer}: {lost:?}");
         assert_eq!(complaint(&after, &hurt), None, "{pointer}");
         snapshot(sound.fork()).assert_same(&snapshot(after));
+    }
+}
+
+/// A file of 20 blocks with holes between them, and the byte of its leaf.
+fn with_holes(path: &Path) -> u64 {
+    image(path, EXTENTS);
+    let mount = KernelMount::new(path, "");
+    let file = std::fs::File::create(mount.path().join("holes")).unwrap();
+    for at in 0..20 {
+        file.write_at(&[at + 1; 1024], u64::from(at) * 2048).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    mount.unmount();
+    let said = debugfs(path, "stat /holes");
+    let rest = said.split("(ETB0):").nth(1).expect("a leaf");
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse::<u64>().unwrap() * 1024
+}
+
+/// The volume with another first block of an extent.
+fn moved(sound: &MemoryDevice, leaf: u64, extent: u64, bits: u32) -> MemoryDevice {
+    let device = sound.fork();
+    let at = leaf + 12 + 12 * extent;
+    let start = device.read_at(at, 4).unwrap();
+    let start = u32::from_le_bytes(start[..4].try_into().unwrap()) ^ bits;
+    device.write_at(at, start.to_le_bytes().to_vec()).unwrap();
+    device
+}
+
+/// An extent that is far away, by a wrong bit, has one place between its neighbours.
+#[test]
+fn an_extent_far_away_goes_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let leaf = with_holes(&path);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    let far = |extent| [31, 20, 14].map(|bit| (extent, 1_u32 << bit));
+    let near = [(0, 1 << 7), (7, 1 << 6), (18, 1 << 6)];
+    for (extent, bits) in [0, 1, 10, 18, 19].into_iter().flat_map(far).chain(near) {
+        let what = format!("extent {extent} ^ {bits:#x}");
+        let device = moved(&sound, leaf, extent, bits);
+        let (plan, after) = repaired(&device, Scope::Accounting).expect(&what);
+        let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+        assert!(codes.contains(&"ext4.extent.start"), "{what}: {codes:?}");
+        assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "{what}");
+        assert_eq!(complaint(&after, &hurt), None, "{what}");
+        before.assert_same(&snapshot(after));
+    }
+    // One extent that is the whole file, in the inode.
+    for bit in [31, 30, 16, 14] {
+        let device = injected(&path, &hurt, &format!("sif /file block[3] {}", 1_u32 << bit));
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "bit {bit}");
+        assert_eq!(complaint(&after, &hurt), None, "bit {bit}");
+        before.assert_same(&snapshot(after));
+    }
+}
+
+/// Where nothing says where the extent was, it is lost. The file keeps its size, which is less than
+/// that of the volume.
+#[test]
+fn an_extent_far_away_does_not_make_a_file_longer_than_its_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let leaf = with_holes(&path);
+    let sound = read_image(&path).unwrap();
+    for (extent, bits) in [(19, 0xc000_0000), (19, 0x0300_0000), (10, 0xc000_0000)] {
+        let what = format!("extent {extent} ^ {bits:#x}");
+        let device = moved(&sound, leaf, extent, bits);
+        let kept = plan(device.fork(), Scope::Accounting).unwrap();
+        assert!(kept.changes.is_empty() && kept.after.count() > 0, "{what}");
+        let (plan, after) = repaired(&device, Scope::All).expect(&what);
+        let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+        let is_listed = lost.len() == 1 && lost[0].contains("Lost of /holes: contents from");
+        assert!(is_listed && plan.after.count() == 0, "{what}: {lost:?}");
+        assert_eq!(complaint(&after, &hurt), None, "{what}");
+        assert!(debugfs(&hurt, "stat /holes").contains("Size: 39936"), "{what}");
+        let mount = KernelMount::new(&hurt, "ro");
+        let read = std::fs::read(mount.path().join("holes")).unwrap();
+        for at in (0..20_u8).filter(|at| u64::from(*at) != extent) {
+            let from = usize::from(at) * 2048;
+            assert!(read[from..from + 1024] == [at + 1; 1024], "{what}: block {at}");
+        }
+        mount.unmount();
     }
 }

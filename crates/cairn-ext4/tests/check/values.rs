@@ -133,3 +133,40 @@ fn the_inode_of_a_value_has_one_link() {
     assert_eq!(complaint(&after, &hurt), None);
     snapshot(sound).assert_same(&snapshot(after));
 }
+
+/// The hash of a value begins with the UUID, also where nothing else has a checksum: what another
+/// UUID makes of all values costs none of them.
+#[test]
+fn a_wrong_byte_of_the_uuid_costs_no_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (one, _) = volume(&path);
+    let request = format!("ea_set -f {} /second user.other", hurt.display());
+    std::fs::write(&hurt, [b'w'; 5000]).unwrap();
+    judge::run(
+        "debugfs",
+        ["-w", "-R", &format!("write {} second", hurt.display()), &path.display().to_string()],
+    );
+    judge::run("debugfs", ["-w", "-R", &request, &path.display().to_string()]);
+    // debugfs does not count the blocks.
+    let (_, two) = repaired(&read_image(&path).unwrap(), Scope::Accounting).unwrap();
+    for (sound, at, change) in
+        [(&one, 104, 1_u8), (&two, 104, 0x80), (&two, 119, 4), (&one, 110, 0xff)]
+    {
+        let device = sound.fork();
+        let byte = device.read_at(1024 + at, 1).unwrap()[0];
+        device.write_at(1024 + at, vec![byte ^ change]).unwrap();
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        let codes: Vec<_> = plan.before.counts.iter().map(|(kind, _)| kind.code).collect();
+        let what = format!("byte {at} ^ {change:#x}: {codes:?}");
+        assert_eq!(
+            (codes, plan.after.count()),
+            (vec!["ext4.superblock.contradicted"], 0),
+            "{what}"
+        );
+        assert_eq!(plan.steps.losing().count(), 0, "{what}");
+        assert_eq!(after.read_at(1024 + at, 1).unwrap()[0], byte, "{what}");
+        assert_eq!(complaint(&after, &hurt), None, "{what}");
+        snapshot(sound.fork()).assert_same(&snapshot(after));
+    }
+}

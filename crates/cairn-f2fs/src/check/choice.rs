@@ -57,6 +57,15 @@ pub(super) fn second(
     if same || device.as_zoned().is_some() || is_resized(device, &first, &second)? {
         return Ok(None);
     }
+    // A feature without another one that it needs is not looked for in the inodes.
+    match (first.features.is_possible(), second.features.is_possible()) {
+        (true, false) => return Ok(None),
+        (false, true) => {
+            findings.add(second_used());
+            return superblocks::in_both(device, &second.encode()).map(Some);
+        }
+        _ => {}
+    }
     let see = |copy: &Superblock| {
         let above = superblocks::in_both(device, &copy.encode())?;
         Ok::<_, Error>((see(above.clone(), (runtime, observer), threads)?, above))
@@ -72,9 +81,13 @@ pub(super) fn second(
     if weight(&other, second) >= weight(&one, first) {
         return Ok(None);
     }
-    let finding = Finding::new(&kinds::SUPERBLOCK_COPIES, Place::block(0_u64));
-    findings.add(finding.stored("the second one is used"));
+    findings.add(second_used());
     Ok(Some(above))
+}
+
+fn second_used() -> Finding {
+    let finding = Finding::new(&kinds::SUPERBLOCK_COPIES, Place::block(0_u64));
+    finding.stored("the second one is used")
 }
 
 /// Both copies, if both are sound.

@@ -22,6 +22,7 @@ use crate::nat::NatTable;
 use crate::options::MountOptions;
 use crate::recovery::chain;
 use crate::recovery::links::Broken;
+use crate::recovery::versions::Versions;
 use crate::volume::F2fs;
 
 /// What lies behind the checkpoint.
@@ -102,9 +103,11 @@ pub(super) fn is_pending(volume: &Volume, findings: &Findings) -> Result<bool> {
         return Err(fault.into());
     }
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
-    if chain::select(&followed.nodes, &nat)?.is_empty() {
+    let selected = chain::select(&followed.nodes, &nat)?;
+    if selected.is_empty() {
         return Ok(false);
     }
+    Versions { buffers, layout, nat: &nat }.check(&followed.nodes, &selected)?;
     for Broken { addr, field, stored, right } in followed.broken {
         let place = Place::block(addr.get()).in_field(field);
         findings.add(Finding::new(&kinds::RECOVERY_CHAIN, place).hex(stored, right));

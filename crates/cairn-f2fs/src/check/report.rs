@@ -12,6 +12,7 @@ pub(super) fn place_of(error: &Corrupt) -> Place {
         }
         Corrupt::Checksum { what: "inode", place, .. } => Place::inode(*place),
         Corrupt::Checksum { place, .. } => Place::block(*place),
+        Corrupt::NewestPack { block, .. } => Place::block(*block),
         Corrupt::Nat { nid, .. } => Place::node(nid.get()),
         Corrupt::Sit { segno, .. } => Place::segment(segno.get()),
         Corrupt::Node { nid, addr, .. } => Place::node(nid.get()).at_block(addr.get()),

@@ -18,7 +18,7 @@ use crate::format::summary::SummaryBlock;
 use crate::format::superblock::Superblock;
 use crate::format::units::{BLOCK_SIZE, Nid, SegNo};
 use crate::format::{CheckpointFlags, Features, Log, SitEntry, sit};
-use crate::mount::probe;
+use crate::probe::probe;
 use crate::zones;
 
 /// Memory for blocks of metadata that are read one by one.

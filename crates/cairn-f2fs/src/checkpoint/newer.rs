@@ -16,11 +16,17 @@
     )
 )]
 
-use cairn_base::Pba;
-use cairn_cache::block::{BufferCache, Image};
+use std::sync::Arc;
 
-use super::read::{Loaded, block_of_pack, head_of_pack};
-use crate::error::Result;
+use cairn_base::Pba;
+use cairn_base::units::stored;
+use cairn_block::BlockDevice;
+use cairn_cache::block::{BufferCache, Image};
+use cairn_cache::budget::Budget;
+
+use super::read::{Loaded, block_of_pack, head_of_pack, load};
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
 use crate::format::block::put;
 use crate::format::checkpoint::{self, Checkpoint, Stamp, with_usual_checksum};
 use crate::format::layout::{Layout, Side};
@@ -40,6 +46,11 @@ pub(crate) struct Damaged {
     pub(crate) mended: Vec<(Pba, Image)>,
 }
 
+/// What is said of a volume that is read-only for the sake of a newer pack.
+pub(crate) const WHY_READ_ONLY: &str = "the newest checkpoint is damaged, and a write would \
+    destroy what is left of it: check and repair the volume, which restores it; a repair with \
+    losses goes on from the checkpoint before it, if that is impossible";
+
 /// Why a volume with a newer pack that is damaged is read-only: a checkpoint that is written now
 /// would overwrite what is left of it. Warns of it, too.
 pub(crate) fn read_only_reason(
@@ -52,11 +63,26 @@ pub(crate) fn read_only_reason(
     let (block, version, used) = (found.start, found.version, loaded.checkpoint.version);
     tracing::warn!(%block, version, used, "the newest checkpoint is damaged: the one before it is \
         used, so later changes are missing: check and repair the volume");
-    Some(
-        "the newest checkpoint is damaged, and a write would destroy what is left of it: check and \
-            repair the volume, which restores it; a repair with losses goes on from the checkpoint \
-            before it, if that is impossible",
-    )
+    Some(WHY_READ_ONLY)
+}
+
+/// Memory for the blocks of the packs when an error is explained.
+const BUDGET: u64 = 4 << 20;
+
+/// The error for which a volume is not opened, with the damage of the newest pack as its reason, if
+/// there is such damage. Blocks that only the older pack uses are free since the newest one was
+/// written, so they may have been discarded or overwritten.
+pub(crate) fn explained(error: Error, device: &Arc<dyn BlockDevice>, layout: &Layout) -> Error {
+    let why = match error {
+        Error::Corrupt(why) if !matches!(why, Corrupt::NewestPack { .. }) => why,
+        error => return error,
+    };
+    let buffers = BufferCache::new(device.clone(), stored(BLOCK_SIZE), Budget::new(BUDGET));
+    let found = load(&buffers, layout).and_then(|loaded| damaged(&buffers, layout, &loaded));
+    // Without such a pack, or if the device fails, the error is what there is to say.
+    let Ok(Some(found)) = found else { return why.into() };
+    let (block, is_restorable) = (found.start.get(), !found.mended.is_empty());
+    Corrupt::NewestPack { block, is_restorable, why: Box::new(why) }.into()
 }
 
 /// The newer pack that is damaged.

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use crate::format::inode::InlineFlags;
+use crate::format::path::NodeKind;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{Nid, NodeFooter};
-use crate::segment::Mode;
-use crate::store::{Store, StoreOptions};
+use crate::segment::{Mode, Owner};
+use crate::store::{Store, StoreOptions, live};
 use crate::{Corrupt, Error};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::budget::Budget;
 
 use super::memory::{open, small};
-use super::volume::{files, layout_of};
+use super::volume::{decode, files, layout_of, pointers};
 
 fn damaged(base: &MemoryDevice, at: u64, change: impl FnOnce(&mut [u8])) -> Arc<MemoryDevice> {
     let device = Arc::new(base.fork());
@@ -48,6 +50,32 @@ fn a_footer_that_names_another_node_is_corruption() {
     assert!(store.nodes.get(Nid(0)).is_err() && store.nodes.get(Nid(u32::MAX)).is_err());
     let free = store.nat.allocate().unwrap();
     assert!(matches!(store.nodes.get(free), Err(Error::Corrupt(Corrupt::Nat { .. }))));
+}
+
+/// A summary may name an inode that has contents where others have pointers.
+#[test]
+fn contents_in_an_inode_are_no_pointers() {
+    let store = open(Arc::new(small().fork()));
+    let mut found = 0;
+    for node in files(&store).into_iter().filter(|node| node.kind() == NodeKind::Inode) {
+        let slots = pointers(&store, &node).into_iter();
+        let Some((slot, addr)) = slots.clone().find(|(_, addr)| addr.is_address()) else {
+            continue;
+        };
+        let owner = Owner { nid: node.nid(), version: node.version(), ofs_in_node: slot };
+        assert!(live::find(&store, addr, owner).unwrap().is_some());
+        assert_eq!(live::address(&store, owner).unwrap(), Some(addr));
+        let mut record = decode(&store, &node);
+        record.inline.insert(InlineFlags::DATA);
+        record.size = 40;
+        let inside = store.operation_lock.lock_op().unwrap();
+        record.encode_into(&mut node.modify());
+        drop(inside);
+        assert!(live::find(&store, addr, owner).unwrap().is_none());
+        assert_eq!(live::address(&store, owner).unwrap(), None);
+        found += 1;
+    }
+    assert!(found > 0);
 }
 
 #[test]

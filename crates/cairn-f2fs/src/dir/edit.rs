@@ -276,7 +276,6 @@ fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
         let kind = entry.kind.unwrap_or(FileKind::Regular);
         entries.insert(entry.slot, entry.name, entry.hash, entry.ino, kind);
     }
-    block::part_mut(&mut node.modify(), range).fill(0);
     {
         let mut state = directory.state.write();
         let record = &mut state.record;
@@ -286,6 +285,9 @@ fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
         record.current_depth = record.current_depth.max(1);
         record.size = BLOCK_BYTES;
         directory.mark_dirty(op.inodes, &mut state);
+        let mut image = node.modify();
+        block::part_mut(&mut image, range).fill(0);
+        state.record.encode_inline(&mut image);
     }
     change_block(op, directory, 0, |bytes| bytes.copy_from_slice(&block))
 }

@@ -86,6 +86,12 @@ impl Features {
         .union(Self::CASEFOLD)
         .union(Self::COMPRESSION);
 
+    /// Does no feature lack another one that it needs?
+    #[must_use]
+    pub(crate) const fn is_possible(self) -> bool {
+        self.contains(Self::EXTRA_ATTR) || !self.intersects(Self::NEED_EXTRA_ATTR)
+    }
+
     /// The feature of an option's name.
     #[must_use]
     pub(crate) fn named(name: &str) -> Option<Self> {

@@ -142,6 +142,12 @@ pub(crate) fn data_pointer(block: &[u8], index: usize) -> BlockAddr {
     BlockAddr(block::entry(pointers(block), index).get())
 }
 
+/// The byte offset of a data pointer in a direct node.
+#[must_use]
+pub(crate) const fn data_pointer_at(index: usize) -> usize {
+    index.saturating_mul(size_of::<u32>())
+}
+
 /// Sets a data pointer of a direct node.
 ///
 /// # Panics

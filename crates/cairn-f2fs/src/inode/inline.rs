@@ -132,6 +132,7 @@ pub(super) fn spill(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
         let mut image = node.modify();
         // This includes the reserved word before the contents.
         image[room.start - 4..room.end].fill(0);
+        state.record.encode_inline(&mut image);
         if !empty {
             state.record.set_data_pointer(&mut image, 0, first);
         }

@@ -23,6 +23,7 @@ use cairn_cache::block::{BufferCache, Image};
 use cairn_vfs::{FileKind, NameBuf};
 
 use super::chain::{self, ChainNode, Recovered};
+use super::versions::Versions;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::checkpoint::Checkpoint;
@@ -81,6 +82,7 @@ impl Overlay {
             return Ok(overlay);
         }
         let selected = chain::select(&chain, nat)?;
+        Versions { buffers, layout, nat }.check(&chain, &selected)?;
         for (index, entry) in chain.iter().enumerate() {
             let Some(recovered) =
                 selected.get(&entry.footer.ino).filter(|found| index <= found.last_fsync)

@@ -188,6 +188,7 @@ impl Replay<'_> {
             let mut state = inode.state.write();
             copy_fields(&mut state.record, source);
             let mut own = node.modify();
+            state.record.encode_inline(&mut own);
             if was_inline || is_inline {
                 let range = source.inline_data_range();
                 // This includes the reserved word before the contents.

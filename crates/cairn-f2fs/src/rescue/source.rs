@@ -18,6 +18,7 @@ use crate::raw::{Choice, RawVolume};
 use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::links::Broken;
 use crate::recovery::overlay::Overlay;
+use crate::recovery::versions::Versions;
 
 /// A volume, and the versions of its nodes.
 pub(super) struct Source {
@@ -216,8 +217,8 @@ impl Source {
     fn follow_chain(&mut self) -> Result<()> {
         let volume = &mut self.volume;
         let Some(loaded) = &volume.loaded else { return Ok(()) };
-        let checkpoint = &loaded.checkpoint;
-        let followed = chain::follow(&volume.buffers, &volume.layout, checkpoint)?;
+        let checkpoint = &loaded.checkpoint.clone();
+        let mut followed = chain::follow(&volume.buffers, &volume.layout, checkpoint)?;
         let behind = chain::behind(&volume.buffers, &volume.layout, checkpoint, &followed)?;
         for node in &behind {
             let ChainNode { addr, footer } = node;
@@ -230,6 +231,11 @@ impl Source {
                  ends before it, at block {end}, which was never written or is damaged"
             ));
         }
+        let (layout, buffers) = (Arc::new(volume.layout), volume.buffers.clone());
+        let nat = Nat::new(layout.clone(), buffers, checkpoint, &volume.journals.nat);
+        let found = chain::select(&followed.nodes, &nat)?;
+        let versions = Versions { buffers: &volume.buffers, layout: &layout, nat: &nat };
+        followed.faults.extend(versions.faults(&followed.nodes, &found)?);
         let damaged: BTreeSet<usize> = followed.faults.iter().map(|(index, _)| *index).collect();
         for (index, fault) in &followed.faults {
             let node = followed.nodes.get(*index);
@@ -250,10 +256,6 @@ impl Source {
         if nodes.is_empty() {
             return Ok(());
         }
-        let (layout, buffers) = (Arc::new(volume.layout), volume.buffers.clone());
-        let checkpoint = checkpoint.clone();
-        let nat = Nat::new(layout.clone(), buffers, &checkpoint, &volume.journals.nat);
-        let found = chain::select(&nodes, &nat)?;
         for (index, node) in nodes.iter().enumerate() {
             let counts = !damaged.contains(&index)
                 && found.get(&node.footer.ino).is_some_and(|one| {
@@ -264,7 +266,7 @@ impl Source {
             }
         }
         // As a mount that only reads has them. It refuses a damaged chain.
-        let Ok(overlay) = Overlay::build(&volume.buffers, &layout, &checkpoint, &nat) else {
+        let Ok(overlay) = Overlay::build(&volume.buffers, &layout, checkpoint, &nat) else {
             return Ok(());
         };
         for ino in found.into_keys() {

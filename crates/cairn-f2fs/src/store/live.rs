@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::error::Result;
-use crate::format::inode::Inode as Record;
-use crate::format::path::NodeKind;
-use crate::format::units::BLOCK_SIZE;
-use crate::format::{BlockAddr, node};
+use crate::format::{BlockAddr, named};
 use crate::node::Node;
 use crate::segment::Owner;
 
@@ -62,13 +59,7 @@ pub(crate) fn pointer(
 pub(crate) fn address(store: &Store, owner: Owner) -> Result<Option<BlockAddr>> {
     let Some(node) = holder(store, owner)? else { return Ok(None) };
     let Some(at) = place(store, owner, &node)? else { return Ok(None) };
-    Ok(node
-        .image()
-        .get(at..)
-        .and_then(<[u8]>::first_chunk)
-        .copied()
-        .map(u32::from_le_bytes)
-        .map(BlockAddr))
+    Ok(named::address_at(&node.image(), at))
 }
 
 /// The node with a pointer.
@@ -82,18 +73,6 @@ fn holder(store: &Store, owner: Owner) -> Result<Option<Arc<Node>>> {
 
 /// The offset of a pointer in its node, in bytes.
 fn place(store: &Store, owner: Owner, node: &Node) -> Result<Option<usize>> {
-    let slot = usize::from(owner.ofs_in_node);
-    let at = match node.kind() {
-        NodeKind::Inode => {
-            let record = Record::decode(&node.image(), node.ino(), store.layout.features)?;
-            if slot >= record.address_slots() as usize {
-                return Ok(None);
-            }
-            record.data_pointer_at(slot as u32)
-        }
-        NodeKind::Direct if slot < node::POINTERS => 4 * slot,
-        _ => return Ok(None),
-    };
-    debug_assert!(at + 4 <= BLOCK_SIZE);
-    Ok(Some(at))
+    let of = (node.kind(), node.ino());
+    Ok(named::place(|| node.image(), of, owner.ofs_in_node, store.layout.features)?)
 }

@@ -266,3 +266,41 @@ fn a_wrong_node_of_attributes_in_the_chain_costs_no_rescue() {
         assert!(taken.files == sound.files && taken.losses.is_empty(), "{:?}", taken.losses);
     }
 }
+
+/// The type of an inode, and the room for its extra attributes, stay as they are as long as it
+/// exists. A node of the chain that says otherwise costs what was fsynced of its file, and nothing
+/// of others.
+#[test]
+fn an_inode_of_the_chain_with_another_type_costs_only_what_was_fsynced_of_it() {
+    const TYPES: [u8; 6] = [0x10, 0x20, 0x40, 0x60, 0xa0, 0xc0];
+    const EXTRA_SIZE_AT: usize = 360;
+    let types = TYPES.map(|kind| (&[][..], 1, kind));
+    let sizes = [(&["-O", "extra_attr"][..], EXTRA_SIZE_AT, 24)];
+    for (arguments, byte, value) in types.into_iter().chain(sizes) {
+        let cut = Cut::new(arguments);
+        let what = format!("{arguments:?}, byte {byte}: {value:#x}");
+        let is_old = |index: &usize| {
+            let bytes = cut.device.read_at(cut.chain[*index].bytes(), BLOCK_SIZE).unwrap();
+            bytes[92..].starts_with(b"old") && cut.footer(*index).offset == 0
+        };
+        let index = (0..cut.chain.len()).find(is_old).unwrap();
+        let place = cut.chain[index].bytes();
+        let mut bytes = cut.device.read_at(place, BLOCK_SIZE).unwrap().to_vec();
+        bytes[byte] = if byte == 1 { bytes[byte] & 0xf | value } else { value };
+        let device = cut.device.fork();
+        device.load(place, &bytes);
+        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let misread = View::of(&device).wrong(&cut.sound);
+        assert!(misread.is_empty(), "{what}: {misread:?}");
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(found.contains("f2fs.recovery.failed: "), "{what}: {found}");
+        assert!(plan(&device, Scope::Accounting).unwrap().changes.is_empty(), "{what}");
+        let all = plan(&device, Scope::All).unwrap();
+        assert!(!all.is_refused && all.after.count() == 0, "{what}: {}", lines(&all.after));
+        let lost: Vec<_> = all.steps.losing().filter_map(|step| step.loss.clone()).collect();
+        assert!(lost.len() == 1 && &*lost[0].what == "what was fsynced of old", "{what}: {lost:?}");
+        apply(&all, &device);
+        let wrong = View::of(&device).wrong(&cut.sound);
+        assert_eq!(wrong, ["/old: another size"], "{what}");
+    }
+}

@@ -4,17 +4,15 @@
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_check::repair::Scope;
 use cairn_vfs::{FileSystem, IoFlags};
 
 use crate::inject::Injection;
 use crate::listed::word;
 use crate::pointers::{NIDS_AT, Volume};
-use crate::readers::View;
-use crate::repair::{apply, damaged, plan};
+use crate::readers::{View, repaired_views};
+use crate::repair::damaged;
 use crate::stale::place_of;
 use crate::volume::open;
-use crate::{check, lines};
 
 /// A pointer and what is wrong with it.
 type Case = (&'static str, Injection);
@@ -89,15 +87,7 @@ fn what_is_written_over_a_wrong_pointer_is_read() {
             fs.fsync(attr.ino, 0, false).unwrap();
             fs.unmount().unwrap();
             let device: Arc<dyn BlockDevice> = device;
-            let mended = plan(&device, Scope::Accounting).unwrap();
-            assert_eq!(mended.after.count(), 0, "{what}:\n{}", lines(&mended.after));
-            for repaired in [false, true] {
-                if repaired {
-                    apply(&mended, &device);
-                    assert_eq!(check(device.clone()).unwrap().count(), 0, "{what}");
-                }
-                let mut view = View::of(&device);
-                assert!(view.failed.is_empty(), "{what}: {:?}", view.failed);
+            for mut view in repaired_views(&device, what) {
                 let path = [b"/", name.as_bytes()].concat();
                 let read = view.found.get_mut(&path).unwrap();
                 assert!(read.bytes[..contents.len()] == contents, "{what}");
@@ -129,13 +119,13 @@ fn a_checkpoint_moves_a_block_that_is_free() {
     fs.unlink(large, b"linked 1").unwrap();
     fs.unmount().unwrap();
     let device: Arc<dyn BlockDevice> = device;
-    let mended = plan(&device, Scope::Accounting).unwrap();
-    assert_eq!(mended.after.count(), 0, "{}", lines(&mended.after));
-    apply(&mended, &device);
+    let [found, repaired] = repaired_views(&device, "a moved block");
     let fs = open(Arc::new(volume.device.fork()), "");
     for name in [b"linked 0", b"linked 1"] {
         fs.unlink(fs.lookup(fs.root(), b"large").unwrap().ino, name).unwrap();
     }
-    let (right, found) = (View::seen(&fs), View::of(&device));
-    assert!(found.wrong(&right).is_empty(), "{:?}", found.wrong(&right));
+    let right = View::seen(&fs);
+    for view in [found, repaired] {
+        assert!(view.wrong(&right).is_empty(), "{:?}", view.wrong(&right));
+    }
 }

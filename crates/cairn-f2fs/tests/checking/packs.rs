@@ -12,6 +12,7 @@ use cairn_vfs::{Caller, FileSystem, NewInode};
 
 use crate::inject::Injection;
 use crate::repair::damaged;
+use crate::stale::place_of;
 use crate::types::{Judge, planted};
 use crate::volume::open;
 use crate::{check, lines};
@@ -50,6 +51,9 @@ fn assert_restored(judge: &Judge, injection: &Injection) {
     let found = lines(&check(device.clone()).unwrap());
     assert!(found.contains("f2fs.checkpoint.end: "), "{what}:\n{found}");
     assert_eq!(found.lines().count(), 1, "{what}:\n{found}");
+    let dynamic: Arc<dyn BlockDevice> = device.clone();
+    let access = cairn_f2fs::inspect(&dynamic).unwrap().unwrap().access;
+    assert!(access.contains("the newest checkpoint is damaged"), "{what}: {access}");
     let mounted = Arc::new(device.fork());
     let fs = F2fs::open(mounted.clone(), Threads::new(), &MountOptions::default()).unwrap();
     let reason = fs.read_only_reason().unwrap_or_default();
@@ -146,5 +150,34 @@ fn a_torn_last_block_is_no_damage() {
         let fs = open(device.clone(), "");
         assert_eq!(fs.read_only_reason(), None, "{}", injection.what);
         fs.unmount().unwrap();
+    }
+}
+
+/// Blocks that only the older pack uses are free: they may be discarded or written.
+#[test]
+fn a_mount_says_that_the_newest_checkpoint_is_damaged_if_the_older_one_is_of_no_use() {
+    let judge = changed();
+    let root = place_of(&planted(&[]), 3);
+    assert_ne!(root, place_of(&judge.target.device, 3));
+    let other = judge.target.read(judge.target.inode_of(judge.numbers["nodes"]));
+    for (what, contents) in [("discarded", vec![0; 4096]), ("overwritten", other)] {
+        for end in judge.target.pack_ends() {
+            let mut injection = injected(&judge, end, what, &|bytes| bytes[16] ^= 0x10);
+            injection.blocks.push((root, contents.clone()));
+            let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+            for read_only in [false, true] {
+                let options = MountOptions { read_only, ..MountOptions::default() };
+                let opened = F2fs::open(device.clone(), Threads::new(), &options);
+                let why = opened.err().expect("the root of the older pack is gone").to_string();
+                assert!(why.starts_with("the newest checkpoint pack, in block "), "{why}");
+                assert!(why.contains("a repair without losses restores the newest"), "{why}");
+            }
+            let access = cairn_f2fs::inspect(&device).unwrap().unwrap().access;
+            assert!(access.ends_with("restores the newest one: check and repair it"), "{access}");
+            for scope in [Scope::Accounting, Scope::All] {
+                let (tree, lost) = judge.repair(&injection, scope);
+                assert!(lost.is_empty() && tree.unwrap() == judge.sound, "{what}: {lost:?}");
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use cairn_vfs::{FileKind, FileSystem, IoFlags, SetAttributes};
 
 use crate::flags::sampled_of;
 use crate::inject::Injection;
-use crate::repair::damaged;
+use crate::repair::{apply, damaged, plan};
 use crate::rescue::rescued;
 use crate::sweep::cases;
 use crate::types::Judge;
@@ -125,6 +125,25 @@ impl View {
         }
         wrong
     }
+}
+
+/// What is read of a volume before and after a repair without losses. All of it can be read, and
+/// nothing is wrong with the volume then.
+pub fn repaired_views(device: &Arc<dyn BlockDevice>, what: &str) -> [View; 2] {
+    let before = View::of(device);
+    assert!(before.failed.is_empty(), "{what}: {:?}", before.failed);
+    [before, repaired_view(device, what)]
+}
+
+/// As [`repaired_views`], of a volume of which something cannot be read before the repair.
+pub fn repaired_view(device: &Arc<dyn BlockDevice>, what: &str) -> View {
+    let mended = plan(device, Scope::Accounting).unwrap();
+    assert_eq!(mended.after.count(), 0, "{what}:\n{}", lines(&mended.after));
+    apply(&mended, device);
+    assert_eq!(check(device.clone()).unwrap().count(), 0, "{what}");
+    let view = View::of(device);
+    assert!(view.failed.is_empty(), "{what}: {:?}", view.failed);
+    view
 }
 
 fn read(fs: &F2fs, attr: &cairn_vfs::Attributes) -> Option<Read> {

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
+use cairn_vfs::FileSystem;
 
 use crate::fields::SUPERBLOCK;
 use crate::flags::sampled;
 use crate::inject::{Injection, Target};
+use crate::readers::View;
 use crate::repair::{apply, damaged, plan};
 use crate::types::Judge;
+use crate::volume::open;
 use crate::{check, lines};
 
 const FEATURE_AT: usize = 2180;
@@ -139,4 +142,41 @@ fn a_lying_copy_beside_what_loses_something_is_repaired() {
     assert!(!safe.is_refused && safe.after.count() > 0, "{}", lines(&safe.after));
     let (tree, _) = judge.repair(&injection, Scope::All);
     assert!(tree.is_some());
+}
+
+/// A feature that needs `extra_attr` in a copy that does not have that: the other copy is used, by
+/// mounts and by the check, and written over it.
+#[test]
+fn a_copy_whose_features_contradict_each_other_is_not_used() {
+    const EXTRA_ATTR: u32 = 0x8;
+    const CREATION_TIME: u32 = 0x100;
+    for (arguments, bit) in [
+        (&["-O", "extra_attr,inode_checksum"][..], EXTRA_ATTR),
+        (&[], INODE_CHECKSUM),
+        (&[], CREATION_TIME),
+    ] {
+        let judge = Judge::new(arguments);
+        let sound: Arc<dyn BlockDevice> = Arc::new(judge.target.device.fork());
+        let (right, sound) = (superblock(&sound, 0), View::of(&sound));
+        for copy in 0..2_u64 {
+            let mut bytes = judge.target.read(copy * 4096);
+            let place = &mut bytes[1024 + FEATURE_AT..1024 + FEATURE_AT + 4];
+            let features = u32::from_le_bytes((&*place).try_into().unwrap()) ^ bit;
+            place.copy_from_slice(&features.to_le_bytes());
+            let what = format!("{arguments:?}, copy {copy}, features {features:#x}");
+            let injection = Injection { what, blocks: vec![(copy * 4096, bytes)] };
+            let what = &injection.what;
+            let device = Arc::new(damaged(&judge.target, &injection));
+            let view = View::of(&(device.clone() as Arc<dyn BlockDevice>));
+            assert!(view.failed.is_empty() && view.wrong(&sound).is_empty(), "{what}");
+            open(device.clone(), "").unmount().unwrap();
+            let mounted: Arc<dyn BlockDevice> = device;
+            assert!(superblock(&mounted, 0) == right, "{what}");
+            let device = repaired(&judge.target, &injection);
+            let device = device.unwrap_or_else(|| panic!("{what}: nothing is found"));
+            for copy in 0..2 {
+                assert!(superblock(&device, copy) == right, "{what}: copy {copy} is another");
+            }
+        }
+    }
 }

@@ -42,6 +42,11 @@ pub(super) fn probe_all_backups(device: &dyn BlockDevice) -> Result<bool, Cause>
     Ok(cairn_ext4::probe_all_backups(device).map_err(cause)?.is_some())
 }
 
+/// Can a volume whose superblock is damaged, and has no backup, be checked?
+pub(super) fn is_checkable(device: &dyn BlockDevice) -> Result<bool, Cause> {
+    cairn_ext4::check::has_superblock(device).map_err(cause)
+}
+
 /// Whether the options name a superblock (`sb=`). The volume is then ext4, or none.
 pub(super) fn is_named(options: &OpenOptions) -> bool {
     parse(options).is_ok_and(|options| options.superblock.is_some_and(|kib| kib != 1))

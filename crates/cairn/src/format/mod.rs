@@ -128,7 +128,7 @@ pub(crate) fn probe_damaged(device: &dyn BlockDevice) -> Result<Option<Format>, 
     }
     let found = probe(device)?;
     let left = found.is_none() && recognise::recognise(device).is_none();
-    match left && ext4::probe_all_backups(device)? {
+    match left && (ext4::probe_all_backups(device)? || ext4::is_checkable(device)?) {
         true => Ok(Some(Format::Ext4)),
         false => Ok(found),
     }

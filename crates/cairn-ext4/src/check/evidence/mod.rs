@@ -12,6 +12,7 @@ mod fields;
 mod guesses;
 mod links;
 mod root;
+mod values;
 mod witnesses;
 
 use cairn_block::BlockDevice;
@@ -97,6 +98,7 @@ pub(super) fn candidates(
         return Vec::new();
     }
     let mut found = witnesses::seeds(device, state);
+    found.extend(values::candidates(device, state));
     found.extend(witnesses::candidates(device, state));
     if report.counts.iter().any(|(kind, _)| kind.code == kinds::INODE_FLAGS.code) {
         found.extend(witnesses::features_of_files(device, state));

@@ -16,7 +16,7 @@ use zerocopy::little_endian::U32;
 use super::super::backup::restore;
 use super::super::kinds;
 use super::super::unsealed::with_right_bit;
-use super::super::{log, orphan_inode};
+use super::super::{log, orphan_inode, plain_bit};
 use super::mender::{DAMAGED, Mender, step};
 use super::remains::{self, Context};
 use super::runs;
@@ -57,7 +57,8 @@ pub(super) fn replay(
     if !is_known || info::names_external_journal(&found) {
         return Ok(Vec::new());
     }
-    let layout = Layout::new(&found, device.geometry().size)?;
+    // What is wrong with the superblock is found by the examination.
+    let Ok(layout) = Layout::new(&found, device.geometry().size) else { return Ok(Vec::new()) };
     let mut findings = replay_log(device, runtime, observer, scope, steps, &found, &layout)?;
     // The log may hold another superblock, and another inode.
     if let Ok(Some(found)) = probe::probe(&**device)
@@ -136,7 +137,11 @@ fn settle(device: &Arc<dyn BlockDevice>, layout: &Layout) -> Result<()> {
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         if finding.kind.code == kinds::SUPERBLOCK_BIT.code {
-            if let Some(right) = with_right_bit(&**mender.device)? {
+            let right = match with_right_bit(&**mender.device)? {
+                None => plain_bit::right(&**mender.device)?,
+                right => right,
+            };
+            if let Some(right) = right {
                 mender.device.write_at(OFFSET, right)?;
                 mender.step(finding);
             }

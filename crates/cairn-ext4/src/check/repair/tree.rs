@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use cairn_base::{Ino, Pba};
 
+use super::super::starts::{self, Around, Start};
 use super::super::visitor::Run;
 use super::mender::Mender;
 use super::policy::{Fate, Policy};
@@ -20,6 +21,8 @@ struct Rewrite<'a, 'm> {
     policy: &'a mut dyn Policy,
     /// The first file block that the next entry may have.
     from: u64,
+    /// Blocks of the inode's size.
+    size: u64,
     /// Nodes that were visited: each is one of the tree once.
     seen: HashSet<u64>,
     /// A block of the tree was written.
@@ -35,31 +38,45 @@ pub(super) fn rewrite(
 ) -> Result<bool> {
     let seed = record.seed(ino, &mender.state.layout);
     let seen = HashSet::new();
-    let mut rewrite = Rewrite { mender, ino, seed, policy, from: 0, seen, is_changed: false };
+    let size = record.size.div_ceil(mender.state.layout.block_size.into());
+    let mut rewrite = Rewrite { mender, ino, seed, policy, from: 0, size, seen, is_changed: false };
     let old = record.block;
-    let root = rewrite.node(&old, None, Pba(0))?.unwrap_or_else(Node::empty);
+    let root = rewrite.node(&old, (None, None), Pba(0))?.unwrap_or_else(Node::empty);
     root.encode_root(&mut record.block);
     Ok(rewrite.is_changed || record.block != old)
 }
 
 impl Rewrite<'_, '_> {
     /// The node as it should be. `None` if nothing of it is left.
-    fn node(&mut self, bytes: &[u8], depth: Option<u16>, pba: Pba) -> Result<Option<Node>> {
+    fn node(
+        &mut self,
+        bytes: &[u8],
+        (depth, behind): (Option<u16>, Option<u64>),
+        pba: Pba,
+    ) -> Result<Option<Node>> {
         let site = Site { ino: self.ino, pba };
         let Ok(view) = NodeView::parse(bytes, depth, site) else { return Ok(None) };
         let mut node = view.decode();
         node.entries = match node.entries {
             Entries::Leaf(extents) => {
+                let volume = self.mender.state.layout.blocks_count;
+                let around = Around { from: self.from, behind, size: self.size, volume };
                 let mut kept = Vec::new();
-                for extent in extents {
+                for (extent, start) in extents.iter().zip(starts::of(&extents, around)) {
+                    let extent = match start {
+                        Start::Stored => *extent,
+                        Start::Moved(start) => Extent { start, ..*extent },
+                        Start::Unknown => continue,
+                    };
                     kept.extend(self.extent(extent)?);
                 }
                 Entries::Leaf(kept)
             }
             Entries::Inner(indexes) => {
                 let mut kept = Vec::new();
-                for index in indexes {
-                    kept.extend(self.child(index, node.depth)?);
+                let next = indexes.iter().skip(1).map(|index| Some(index.start));
+                for (index, behind) in indexes.iter().zip(next.chain([behind])) {
+                    kept.extend(self.child((*index, behind), node.depth)?);
                 }
                 Entries::Inner(kept)
             }
@@ -86,7 +103,11 @@ impl Rewrite<'_, '_> {
         Ok(kept)
     }
 
-    fn child(&mut self, index: Index, depth: u16) -> Result<Option<Index>> {
+    fn child(
+        &mut self,
+        (index, behind): (Index, Option<u64>),
+        depth: u16,
+    ) -> Result<Option<Index>> {
         let Index { start, child } = index;
         let layout = &self.mender.state.layout;
         let is_possible = start >= self.from && start < MAX_FILE_BLOCKS;
@@ -99,7 +120,9 @@ impl Rewrite<'_, '_> {
             Fate::Drop => return Ok(None),
         };
         let old = self.mender.read(child)?;
-        let Some(node) = self.node(&old, depth.checked_sub(1), child)? else { return Ok(None) };
+        let Some(node) = self.node(&old, (depth.checked_sub(1), behind), child)? else {
+            return Ok(None);
+        };
         let mut new = old.clone();
         node.encode_block(&mut new, self.seed);
         if place != child || new != old {

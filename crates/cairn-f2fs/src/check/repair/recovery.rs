@@ -17,8 +17,10 @@ use crate::error::{Error, Result};
 use crate::format::node::Marks;
 use crate::format::units::{BLOCK_SIZE, Nid};
 use crate::format::{Inode, NodeFooter, inode};
+use crate::nat::NatTable;
 use crate::options::MountOptions;
 use crate::recovery::chain::{self, ChainNode};
+use crate::recovery::versions::Versions;
 
 /// One thread, so that of two owners of a block the second one is always the same.
 pub(super) const THREADS: usize = 1;
@@ -88,7 +90,14 @@ pub(super) fn recover(
 /// recovered, and lists what is lost. False if the chain is a loop.
 fn drop_damaged(volume: &Volume, device: &Arc<dyn BlockDevice>, steps: &mut Steps) -> Result<bool> {
     let layout = &volume.layout;
-    let followed = chain::follow(&volume.buffers, layout, &volume.loaded.checkpoint)?;
+    let mut followed = chain::follow(&volume.buffers, layout, &volume.loaded.checkpoint)?;
+    if followed.faults.is_empty() {
+        let Volume { buffers, loaded, journals, .. } = volume;
+        let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
+        let selected = chain::select(&followed.nodes, &nat)?;
+        let versions = Versions { buffers, layout, nat: &nat };
+        followed.faults = versions.faults(&followed.nodes, &selected)?;
+    }
     let damaged: Option<Vec<ChainNode>> =
         followed.faults.iter().map(|(index, _)| followed.nodes.get(*index).copied()).collect();
     let Some(damaged) = damaged.filter(|damaged| !damaged.is_empty()) else { return Ok(false) };

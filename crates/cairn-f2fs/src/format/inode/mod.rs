@@ -201,6 +201,13 @@ impl Inode {
         }
     }
 
+    /// Writes the inline flags alone into the block, together with pointers or contents that have
+    /// taken the place of the others. Until the other fields are written, too, who has only the
+    /// block knows which of them it holds.
+    pub(crate) fn encode_inline(&self, block: &mut [u8]) {
+        view_mut(block).head.i_inline = self.inline.bits();
+    }
+
     fn to_raw(&self) -> RawInode {
         let mut raw = RawInode::new_zeroed();
         raw.i_mode = (stored::<_, u16>(self.kind.mode_bits()) | self.permissions & 0o7777).into();
