@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::place::Search;
 use super::{Segments, State};
+use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::{Log, SegNo};
 
@@ -14,11 +15,17 @@ impl Segments {
     /// Bars these sections, and moves the logs out of them.
     ///
     /// # Errors
-    /// A log finds no room elsewhere, or a summary cannot be read.
+    /// A log finds no room elsewhere, a summary cannot be read, or a segment is left alone, so
+    /// that nothing can be moved out of it.
     pub(crate) fn bar(&self, sections: Range<u32>) -> Result<()> {
-        self.ask_all(self.segments_in(&sections).map(SegNo))?;
+        let segments = || self.segments_in(&sections).map(SegNo);
+        self.ask_all(segments())?;
         {
             let mut state = self.state.lock();
+            if let Some(segno) = segments().find(|segno| state.table.free.is_avoided(*segno)) {
+                let what = "a block to which a node or the NAT leads is called free";
+                return Err(Corrupt::Sit { segno, what, value: 0 }.into());
+            }
             assert!(state.barred.is_empty(), "sections are barred once");
             state.table.free.bar(self.segments_in(&sections));
             state.barred = sections;
@@ -68,10 +75,14 @@ impl Segments {
         state.given_up = true;
     }
 
-    /// Barred segments that would be free.
-    pub(super) fn barred_free(&self, state: &State) -> u32 {
-        let segments = self.segments_in(&state.barred).map(SegNo);
-        let free = segments
+    /// Segments that would be free if they were not barred or avoided.
+    pub(super) fn kept_from_free(&self, state: &State) -> u32 {
+        let barred = self.segments_in(&state.barred);
+        let avoided = state.table.free.avoided().filter(|segno| !barred.contains(&segno.get()));
+        let free = barred
+            .clone()
+            .map(SegNo)
+            .chain(avoided)
             .filter(|segno| state.table.valid(*segno) == 0 && !state.table.is_current(*segno));
         u32::try_from(free.count()).unwrap_or(u32::MAX)
     }

@@ -112,7 +112,7 @@ impl Segments {
             proven.into_iter().try_for_each(|found| self.keep(found.kept, log))?;
             let mut state = self.state.lock();
             if !unproven.is_empty() {
-                tracing::warn!(%segno, "a free segment has nodes, or data of such nodes");
+                tracing::warn!(%segno, "the NAT leads to nodes that the SIT calls free");
                 state.table.free.avoid(segno);
             }
             unproven.into_iter().for_each(|found| state.doubt.keep(found.kept));

@@ -54,6 +54,10 @@ impl FreeMap {
         self.avoided.insert(segno);
     }
 
+    pub(super) fn avoided(&self) -> impl Iterator<Item = SegNo> {
+        self.avoided.iter().copied()
+    }
+
     pub(super) fn is_avoided(&self, segno: SegNo) -> bool {
         self.avoided.contains(&segno)
     }

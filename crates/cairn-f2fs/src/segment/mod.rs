@@ -252,7 +252,7 @@ impl Segments {
     #[must_use]
     pub fn prefree_segments(&self) -> u32 {
         let state = self.state.lock();
-        let free = state.table.free_segment_count() - self.barred_free(&state);
+        let free = state.table.free_segment_count() - self.kept_from_free(&state);
         free - state.table.free.free_segments()
     }
 

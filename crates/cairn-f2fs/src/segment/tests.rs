@@ -374,3 +374,28 @@ fn logs_go_on_behind_what_counts_where_free_sections_are_few() {
 fn free_addr(segments: &Segments) -> BlockAddr {
     segments.layout.address(SegNo(40), 100)
 }
+
+/// A checkpoint does not free such a segment, and is not written to do so.
+#[test]
+fn a_segment_that_is_left_alone_is_taken_by_no_log() {
+    let segments = empty_volume(Mode::Adaptive, 12, 1);
+    let owners = vec![Owner { nid: Nid(9), ..Owner::default() }; 512];
+    let first = segments.place(Log::ColdData, &owners).unwrap();
+    let (used, _) = segments.layout.segment_of(first.address).unwrap();
+    let free = SegNo(11);
+    [used, free].into_iter().for_each(|segno| segments.state.lock().table.free.avoid(segno));
+    (0..500).for_each(|block| segments.invalidate(BlockAddr(first.address.get() + block)).unwrap());
+    commit(&segments);
+    assert_eq!(segments.prefree_segments(), 0);
+    while let Ok(placed) = segments.place(Log::ColdData, &owners) {
+        let (segno, _) = segments.layout.segment_of(placed.address).unwrap();
+        assert!(segno != used && segno != free, "{segno}");
+    }
+    (500..512)
+        .for_each(|block| segments.invalidate(BlockAddr(first.address.get() + block)).unwrap());
+    commit(&segments);
+    assert_eq!((segments.free_segments(), segments.prefree_segments()), (0, 0));
+    let both = || [used, free].into_iter();
+    assert!(segments.undiscarded_runs(both(), 0).is_empty());
+    assert!(segments.bar(free.get()..free.get() + 1).is_err());
+}
