@@ -1,5 +1,7 @@
 //! Finds out what mkfs would overwrite. Writes nothing.
 
+use std::ops::Range;
+
 use cairn_base::names::Escaped;
 use cairn_block::BlockDevice;
 
@@ -15,6 +17,9 @@ use crate::recognise::recognise;
 /// Bytes that are examined at the start and before the end. Every format that a disk can hold has
 /// something there: F2FS a checkpoint at 2 MiB, if its superblocks are gone.
 const WINDOW: u64 = 4 << 20;
+/// Bytes that are examined between them, of those that may not be zeros: a filesystem may begin
+/// there, which its address has to say.
+const MIDDLE: u64 = 64 << 20;
 /// Bytes that are read at a time.
 const PIECE: u64 = 1 << 16;
 
@@ -123,20 +128,43 @@ fn volume(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     }
 }
 
-/// The first piece that is not all zeros.
+/// The first piece that is not all zeros, of those that are examined.
 fn something(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>, Cause> {
     let size = device.geometry().size;
-    let windows = [(0, size.min(WINDOW)), (size.saturating_sub(WINDOW).max(WINDOW), size)];
-    for (start, end) in windows {
-        let mut at = start;
-        while at < end {
-            let len = PIECE.min(end - at);
-            let bytes = read_bytes(device, at, usize::try_from(len).unwrap_or(usize::MAX))?;
-            if let Some(bytes) = bytes.filter(|bytes| bytes.iter().any(|byte| *byte != 0)) {
-                return Ok(Some(bytes));
-            }
-            at += len;
+    let (start, end) = (size.min(WINDOW), size.saturating_sub(WINDOW).max(WINDOW));
+    for window in [0..start, end..size] {
+        if let Some(found) = not_zeros(device, window)? {
+            return Ok(Some(found));
         }
+    }
+    let (mut at, mut left) = (start, MIDDLE);
+    while at < end && left > 0 {
+        let extents = device.extents(at..end)?;
+        let Some(last) = extents.last() else { break };
+        let next = last.offset.saturating_add(last.len);
+        for extent in extents.iter().filter(|extent| !extent.zero) {
+            let from = extent.offset.max(at);
+            let to = extent.offset.saturating_add(extent.len).min(end).min(from + left);
+            left -= to.saturating_sub(from);
+            if let Some(found) = not_zeros(device, from..to)? {
+                return Ok(Some(found));
+            }
+        }
+        at = next.max(at + 1);
+    }
+    Ok(None)
+}
+
+/// The first piece of the range that is not all zeros.
+fn not_zeros(device: &dyn BlockDevice, range: Range<u64>) -> Result<Option<Vec<u8>>, Cause> {
+    let mut at = range.start;
+    while at < range.end {
+        let len = PIECE.min(range.end - at);
+        let bytes = read_bytes(device, at, usize::try_from(len).unwrap_or(usize::MAX))?;
+        if let Some(bytes) = bytes.filter(|bytes| bytes.iter().any(|byte| *byte != 0)) {
+            return Ok(Some(bytes));
+        }
+        at += len;
     }
     Ok(None)
 }

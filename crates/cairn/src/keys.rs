@@ -64,6 +64,10 @@ pub(crate) fn remembered(image: &ImageSpec) -> Option<Option<Passphrase>> {
 /// What opens an image: read, remembered or typed.
 pub(crate) fn of(image: &ImageSpec, version: u32) -> Result<Passphrase, Cause> {
     let path = match &image.key {
+        // A FIFO gives what it has once, as a descriptor does.
+        Some(Key::File(path)) if path.metadata().is_ok_and(|found| !found.is_file()) => {
+            Some(path.clone())
+        }
         Some(Key::File(path)) => return read(path.clone(), "the key file"),
         Some(Key::Descriptor(number)) => Some(format!("/dev/fd/{number}").into()),
         None => None,

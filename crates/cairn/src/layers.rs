@@ -140,7 +140,7 @@ fn backing(
         Some(error) if error.kind() == io::ErrorKind::NotFound => failed(
             ErrorKind::NotFound,
             "no such file: put it there, or write its new name into the image (qemu-img rebase -u \
-             -b NAME)"
+             -F FORMAT -b NAME IMAGE)"
                 .into(),
         ),
         Some(error) => refused(system_error::with_remedy(
@@ -149,7 +149,8 @@ fn backing(
         )),
         None => refused(
             "it is not in the image's directory, and an image must not make Cairn open other \
-             files: put it there, and write its name with qemu-img rebase -u -b"
+             files: put it there, and write its name with qemu-img rebase -u -F FORMAT -b NAME \
+             IMAGE"
                 .into(),
         ),
     })?;
@@ -171,8 +172,12 @@ fn backing(
         }
         None => by_content(&*device).map_err(|cause| refused(cause.to_string()))?,
     };
-    disk_as(kind, path.parent(), device, false, named.depth, &mut Vec::new())
-        .map_err(|cause| refused(cause.to_string()))
+    disk_as(kind, path.parent(), device, false, named.depth, &mut Vec::new()).map_err(|cause| {
+        match cause {
+            Cause::Open(error) => error,
+            cause => refused(cause.to_string()),
+        }
+    })
 }
 
 /// Where the backing file of an image in a directory is looked for.

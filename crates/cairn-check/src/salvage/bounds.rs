@@ -1,6 +1,7 @@
 //! Bounds of what is read of a volume whose bytes may be anything.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 /// A size that no volume's is larger than: what lies beyond the device cannot be read, and the rest
 /// of a truncated volume can.
@@ -46,26 +47,57 @@ fn take(left: &Cell<u64>, blocks: u64) -> bool {
 
 /// What could not be read of a file or directory, as far as it is kept.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Vec<String>);
+pub struct Faults {
+    kept: Vec<String>,
+    /// Blocks that follow each other, the last ones that were added.
+    blocks: Range<u64>,
+}
 
 impl Faults {
     /// Adds one.
     pub fn add(&mut self, what: impl Into<String>) {
-        if self.0.len() < MOST_FAULTS {
-            self.0.push(what.into());
+        self.end_blocks();
+        self.keep(what.into());
+    }
+
+    /// Adds a block of the file that cannot be read. Those that follow each other are one fault.
+    pub fn add_block(&mut self, block: u64) {
+        if self.blocks.is_empty() || self.blocks.end != block {
+            self.end_blocks();
+            self.blocks.start = block;
+        }
+        self.blocks.end = block.saturating_add(1);
+    }
+
+    fn end_blocks(&mut self) {
+        let Range { start, end } = std::mem::take(&mut self.blocks);
+        match end.saturating_sub(start) {
+            0 => {}
+            1 => self.keep(format!("block {start} of it cannot be read")),
+            _ => self
+                .keep(format!("blocks {start} to {} of it cannot be read", end.saturating_sub(1))),
+        }
+    }
+
+    fn keep(&mut self, what: String) {
+        match self.kept.len() {
+            0..MOST_FAULTS => self.kept.push(what),
+            MOST_FAULTS => self.kept.push("more of it is lost".to_owned()),
+            _ => {}
         }
     }
 
     /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.kept.is_empty() && self.blocks.is_empty()
     }
 
     /// Those that were added.
     #[must_use]
-    pub fn into_list(self) -> Vec<String> {
-        self.0
+    pub fn into_list(mut self) -> Vec<String> {
+        self.end_blocks();
+        self.kept
     }
 }
 
@@ -82,6 +114,26 @@ mod tests {
         assert!((0..reads).all(|_| allowance.structure()) && !allowance.structure());
         let mut faults = Faults::default();
         (0..2 * MOST_FAULTS).for_each(|number| faults.add(number.to_string()));
-        assert_eq!(faults.into_list().len(), MOST_FAULTS);
+        let kept = faults.into_list();
+        assert_eq!(kept.len(), MOST_FAULTS + 1);
+        assert_eq!(kept.last().unwrap(), "more of it is lost");
+    }
+
+    #[test]
+    fn blocks_that_follow_each_other_are_one_fault() {
+        let mut faults = Faults::default();
+        assert!(faults.is_empty());
+        [0, 1, 2, 7, 9, 10].into_iter().for_each(|block| faults.add_block(block));
+        faults.add("its attributes");
+        faults.add_block(11);
+        let right = [
+            "blocks 0 to 2 of it cannot be read",
+            "block 7 of it cannot be read",
+            "blocks 9 to 10 of it cannot be read",
+            "its attributes",
+            "block 11 of it cannot be read",
+        ];
+        assert!(!faults.is_empty());
+        assert_eq!(faults.into_list(), right);
     }
 }

@@ -97,7 +97,7 @@ impl Runs {
             return to(offset, self.clip(offset, &bytes));
         }
         if len == 1 {
-            self.faults.add(format!("block {start} of it cannot be read"));
+            self.faults.add_block(start);
             return true;
         }
         (0..len).all(|within| {

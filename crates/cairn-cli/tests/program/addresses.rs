@@ -282,6 +282,26 @@ fn an_encrypted_disk_opens_with_a_descriptor() {
     assert!(status == 3 && said.contains("/dev/fd/77"), "{status}: {said}");
 }
 
+/// A command opens an image more than once, and a FIFO gives its bytes once.
+#[test]
+fn an_encrypted_disk_opens_with_what_can_be_read_once() {
+    let (dir, image) = encrypted();
+    let fifo = dir.path().join("fifo").display().to_string();
+    run("mkfifo", &[&fifo]);
+    works(&["mkfs", "-F", &format!("{image}?key-file={}", dir.path().join("key").display())]);
+    for (words, status) in [("a passphrase", 0), ("another", 3)] {
+        let shell = |script: String| {
+            let timed = Command::new("timeout").args(["60", "sh", "-c", &script]).output();
+            let output = timed.unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(status), "{script}: {said}");
+        };
+        let named = format!("'{image}?key-file={fifo}'");
+        shell(format!("printf '{words}' > {fifo} & {} ls {named}", program()));
+        shell(format!("printf '{words}' | {} ls '{image}?key-file=-'", program()));
+    }
+}
+
 /// Runs a command on a terminal, and types when it has asked. Gives what the terminal showed.
 fn on_terminal(command: &str, asked: &str, typed: impl Fn(u32) -> Option<&'static str>) -> String {
     let script = format!("echo \"pid $$\"; {command}; echo \"status $?\"; stty -a; echo the end");

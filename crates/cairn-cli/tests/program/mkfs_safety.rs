@@ -219,3 +219,21 @@ fn what_mkfs_lacks_is_said() {
     judge::assert_clean(Path::new(&path("large.img")));
     assert!(works(&["mkfs", "--help"]).contains("1024 to 65536"));
 }
+
+/// A filesystem may begin anywhere, and its address has to say where.
+#[test]
+fn a_filesystem_in_the_midst_is_not_overwritten() {
+    let (_dir, image) = in_dir("disk.img");
+    std::fs::File::create(&image).unwrap().set_len(100 << 20).unwrap();
+    for offset in ["5M", "10M", "50M"] {
+        let inner = format!("{image}?offset={offset}");
+        works(&["mkfs", "-t", "ext4", &inner]);
+        works(&["touch", &inner, "/precious"]);
+        let said = fails(&["ls", &image], 4);
+        assert!(!said.contains("nothing but zeros"), "{offset}: {said}");
+        fails(&["mkfs", "-t", "f2fs", &image], 1);
+        assert!(works(&["ls", &inner]).contains("precious"), "{offset}");
+        std::fs::File::create(&image).unwrap().set_len(100 << 20).unwrap();
+    }
+    works(&["mkfs", "-t", "ext4", &image]);
+}

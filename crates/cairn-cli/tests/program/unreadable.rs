@@ -2,7 +2,7 @@
 //! that is gone. It is an input/output error of that, and no repair of the filesystem helps.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -116,7 +116,7 @@ fn a_missing_backing_file_is_named_with_its_place() {
         assert!(
             said.contains(&format!("the backing file \"{name}\", which the header"))
                 && said.contains(&format!("open {place}: no such file: put it there"))
-                && said.contains("qemu-img rebase -u -b NAME")
+                && said.contains("qemu-img rebase -u -F FORMAT -b NAME IMAGE")
                 && !said.contains("make Cairn open other"),
             "{said}"
         );
@@ -127,6 +127,36 @@ fn a_missing_backing_file_is_named_with_its_place() {
         let said = fails(&["ls", &image], 3);
         assert!(said.contains("make Cairn open other files: put it there"), "{said}");
     }
+}
+
+/// Of a chain of images, the one that is damaged is named, once.
+#[test]
+fn a_damaged_backing_file_is_named() {
+    let (dir, upper) = in_dir("upper.qcow2");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    works(&["mkfs", "-t", "ext4", "--size", "16M", &at("raw.img")]);
+    judge::run("qemu-img", ["convert", "-O", "qcow2", &at("raw.img"), &at("lower.qcow2")]);
+    let over = |name: &str, below: &str| {
+        judge::run("qemu-img", ["create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below, name]);
+    };
+    over(&at("middle.qcow2"), "lower.qcow2");
+    over(&upper, "middle.qcow2");
+    works(&["ls", &upper]);
+    let lower = fs::OpenOptions::new().write(true).open(at("lower.qcow2")).unwrap();
+    let size = lower.metadata().unwrap().len();
+    lower.set_len(size / 2).unwrap();
+    let (_, _, said) = cairn(&["get", &upper, "/", &at("out")]);
+    let named = said.matches("the backing file").count();
+    assert!(said.contains("the backing file \"lower.qcow2\"") && named == 1, "{said}");
+    lower.write_all_at(&[0; 512], 0).unwrap();
+    let said = fails(&["ls", &upper], 3);
+    let named = said.matches("the backing file").count();
+    assert!(said.contains("the backing file \"lower.qcow2\"") && named == 1, "{said}");
+    // A loop.
+    let loop_ = ["rebase", "-u", "-F", "qcow2", "-b", "upper.qcow2", &upper];
+    judge::run("qemu-img", loop_);
+    let said = fails(&["ls", &upper], 3);
+    assert!(said.contains("back each other") && said.len() < 400, "{said}");
 }
 
 /// What a name says wrong is told before anybody is asked for a passphrase.
@@ -186,6 +216,22 @@ fn what_is_there_already_has_one_status() {
         let is_named = ["exists", "there is a volume", "would be lost"];
         assert!(is_named.iter().any(|what| said.contains(what)), "{words:?}: {said}");
     }
+}
+
+/// Linux' client uses whole blocks only, too.
+#[test]
+fn an_export_of_an_odd_size_has_a_volume() {
+    let (_dir, image) = in_dir("odd.img");
+    fs::File::create(&image).unwrap().set_len(20_000_001).unwrap();
+    let program = env!("CARGO_BIN_EXE_cairn");
+    let work = format!("{program} mkfs -t ext4 \"$uri\" && {program} check \"$uri\"");
+    let output = Command::new("nbdkit")
+        .args(["-U", "-", "file", &image, "--run", &work])
+        .output()
+        .expect("nbdkit: apt-get install nbdkit");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    judge::run("e2fsck", ["-fn", &image]);
 }
 
 /// nbdkit answers reads of a part of the disk with an error.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cairn_block::ErrorKind;
+use cairn_block::{ErrorKind, Operation};
 
 /// Result of this format.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -25,8 +25,11 @@ pub enum Error {
     /// The image contradicts itself or the format.
     #[error("the qcow2 image is damaged: {0}: see what qemu-img check says of it")]
     Damaged(#[from] Damage),
-    /// The backing file could not be opened.
-    #[error("the backing file {name:?}, which the header of the qcow2 image names: {source}")]
+    /// The backing file could not be opened or read.
+    #[error(
+        "the backing file {name:?}, which the header of the qcow2 image names: {}",
+        told(source)
+    )]
     Backing {
         /// Its name in the image.
         name: String,
@@ -168,19 +171,43 @@ pub enum Damage {
     },
 }
 
+/// Operations of this device, in its errors.
+const USE: &str = "use the virtual disk";
+const USE_BACKING: &str = "use a backing file of the virtual disk";
+
 impl From<Error> for cairn_block::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Device(device) => return device.clone(),
-            Error::Backing { source, .. } => source.kind,
+            Error::Backing { source, .. } => {
+                let Self { kind, source: of_system, .. } = &**source;
+                let made = Self::new(*kind, USE_BACKING, error.to_string());
+                return Self { source: of_system.clone(), ..made };
+            }
             Error::Unsupported { .. } | Error::Refused(_) => ErrorKind::Unsupported,
             Error::Damaged(_) | Error::Chain(_) => ErrorKind::Io,
         };
-        Self::new(kind, "use the virtual disk", error.to_string())
+        Self::new(kind, USE, error.to_string())
+    }
+}
+
+/// An error of a backing file. That it is a virtual disk was said.
+fn told(error: &cairn_block::Error) -> String {
+    match &error.operation {
+        Operation::Named(name) if name == USE => error.detail.clone(),
+        _ => error.to_string(),
     }
 }
 
 impl Error {
+    /// The error of a backing file. In a chain of them, the one that failed is named.
+    pub(super) fn backing(name: &str, source: cairn_block::Error) -> Self {
+        match &source.operation {
+            Operation::Named(operation) if operation == USE_BACKING => Self::Device(source),
+            _ => Self::Backing { name: name.to_owned(), source: Box::new(source) },
+        }
+    }
+
     /// Something that is not done here.
     pub(super) fn unsupported(what: impl Into<String>, advice: &'static str) -> Self {
         Self::Unsupported { what: what.into(), advice }

@@ -106,12 +106,14 @@ fn backing(header: &Header, options: &Options<'_>) -> Result<Option<Arc<dyn Bloc
     let Some((name, format)) = &header.backing else { return Ok(None) };
     if name.starts_with("json:") {
         let what = format!("names its backing file by options, {name:?}");
-        return Err(Error::unsupported(what, "give its path with qemu-img rebase -u"));
+        return Err(Error::unsupported(
+            what,
+            "give its path with qemu-img rebase -u -F FORMAT -b NAME IMAGE",
+        ));
     }
     let path = name.strip_prefix("file:").unwrap_or(name).to_owned();
     let wanted = BackingName { name: path, format: format.clone(), depth: options.depth + 1 };
-    let failed = |source| Error::Backing { name: name.clone(), source: Box::new(source) };
-    (options.backing)(&wanted).map(Some).map_err(failed)
+    (options.backing)(&wanted).map(Some).map_err(|source| Error::backing(name, source))
 }
 
 /// Learns where the tables are. Tables that overlap would be overwritten one by the other.

@@ -2,7 +2,7 @@
 
 use cairn_block::{BlockDeviceExt, IoBuf, Request};
 
-use super::error::{Damage, Result, What};
+use super::error::{Damage, Error, Result, What};
 use super::format::entry::Cluster;
 use super::host::index;
 use super::image::Image;
@@ -99,7 +99,9 @@ impl Image {
         let there = backing.geometry().size.saturating_sub(guest).min(part.len() as u64);
         let there = index(there);
         if there > 0 {
-            part[..there].copy_from_slice(&backing.read_at(guest, there)?);
+            let name = self.header.backing.as_ref().map_or("", |(name, _)| name);
+            let read = backing.read_at(guest, there);
+            part[..there].copy_from_slice(&read.map_err(|error| Error::backing(name, error))?);
         }
         part[there..].fill(0);
         Ok(())

@@ -120,7 +120,7 @@ pub(super) fn read(device: &dyn BlockDevice, offset: u64, len: u64) -> Result<Ve
     let size = device.geometry().size;
     let fits = offset.checked_add(len).is_some_and(|end| end <= size);
     let len = usize::try_from(len).ok().filter(|_| fits);
-    let len = len.ok_or_else(|| damaged(offset, "it ends too early"))?;
+    let len = len.ok_or_else(|| damaged(offset.min(size), "it ends too early"))?;
     Ok(device.read_bytes(offset, len)?.to_vec())
 }
 

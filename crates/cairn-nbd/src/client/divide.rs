@@ -67,7 +67,8 @@ impl Abilities {
         };
         let trim = write && can(ExportFlags::SEND_TRIM);
         let geometry = Geometry {
-            size: agreed.size,
+            // A part of a block at the end cannot be used, as in Linux.
+            size: agreed.size / unit * unit,
             logical_block: minimum,
             physical_block: minimum.max(4096),
             memory_alignment: 1,

@@ -11,6 +11,8 @@ use super::{Corrupt, Result, SECTOR, VERSION, checksum};
 
 /// Largest disk: 1 PiB. A hole as long as that is a few hundred entries of an index.
 pub(crate) const LARGEST: u64 = 1 << 50;
+/// What no counter reaches: with a thousand a second it would take a million centuries.
+const LAST: u64 = 1 << 61;
 /// Data of an object, smallest and largest.
 pub(crate) const OBJECT_SIZES: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 
@@ -186,6 +188,11 @@ impl Manifest {
             if *region >= self.size.div_ceil(REGION * SECTOR) {
                 return bad(format!("has the region {region}, behind the end of the disk"));
             }
+        }
+        let counters = self.replay.iter().flat_map(|log| [Some(log.from), log.to]).flatten();
+        let counters = counters.chain(self.replay.iter().map(|log| log.recorded));
+        if let Some(counter) = counters.chain([self.generation]).find(|value| *value > LAST) {
+            return bad(format!("has counted to {counter}, and more than {LAST} is impossible"));
         }
         let reversed = |log: &&Replay| log.to.is_some_and(|to| to < log.from);
         if let Some(log) = self.replay.iter().find(reversed) {

@@ -285,6 +285,9 @@ fn a_manifest_that_no_volume_writes_is_refused() {
         ("ends before it begins", |one| one.replay[0].to = Some(1)),
         ("an open log of another", |one| one.replay[0].id = 1),
         ("a later epoch", |one| one.replay[0].epoch = 4),
+        ("has counted to 18446744073709551615", |one| one.generation = u64::MAX),
+        ("has counted to 9223372036854775808", |one| one.replay[0].from = 1 << 63),
+        ("has counted to 9223372036854775808", |one| one.replay[0].recorded = 1 << 63),
         ("version 2 of the layout", |one| one.version = 2),
         ("version 0", |one| one.version = 0),
     ] {

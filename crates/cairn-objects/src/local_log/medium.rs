@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use cairn_base::host;
+use cairn_base::names::Escaped;
 use cairn_block::{Error, ErrorKind, Result};
 
 /// What is said of a file that has lost its end while it was in use.
@@ -69,22 +71,33 @@ pub(super) struct LogFile {
 impl LogFile {
     /// Opens the file, for writing or for reading, if it is there.
     pub(super) fn open(path: &Path, writes: bool) -> Result<Self> {
-        let failed = |error| Error::from_io(format!("open the log {}", path.display()), error);
+        let failed = |error| Error::from_io(format!("open the log {}", path.escaped()), error);
+        let path = &host::behind_links(path).map_err(failed)?;
         let log = Self {
-            path: path.to_owned(),
+            path: path.clone(),
             file: OnceLock::new(),
             is_new: AtomicBool::new(false),
             size: AtomicU64::new(0),
         };
-        match path.metadata() {
+        match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(log),
+            // Whoever owns it could read what is flushed, and change it.
+            Ok(_) if host::is_foreign(path).map_err(failed)? => {
+                let detail = format!(
+                    "the log {} belongs to another user, in a directory that all may write: name \
+                     another file",
+                    path.display()
+                );
+                return Err(Error::new(ErrorKind::PermissionDenied, "open", detail));
+            }
             Ok(found) if !found.is_file() => {
                 let detail = format!("the log {} is no regular file: name another", path.display());
                 return Err(Error::new(ErrorKind::Unsupported, "open", detail));
             }
             _ => {}
         }
-        let file = OpenOptions::new().read(true).write(writes).open(path).map_err(failed)?;
+        let file = host::open_regular(path, OpenOptions::new().read(true).write(writes));
+        let file = file.map_err(failed)?;
         let lock = if writes { File::try_lock } else { File::try_lock_shared };
         match lock(&file) {
             Ok(()) => Ok(Self { file: file.into(), ..log }),

@@ -168,6 +168,8 @@ impl ImageSpec {
                         format!("'{name}' is not a format of disks: give raw, qcow2 or zstd")
                     })?;
                 }
+                // As cryptsetup has it: what standard input gives.
+                Some(("key-file", "-")) => self.key = Some(Key::Descriptor(0)),
                 Some(("key-file", path)) if !path.is_empty() => {
                     self.key = Some(Key::File(path.into()));
                 }

@@ -318,7 +318,10 @@ fn backing(
         Err(_) => {
             let name = String::from_utf8_lossy(name).into_owned();
             let what = format!("has a backing file whose name is not UTF-8, {name:?}");
-            Err(Error::unsupported(what, "name it anew with qemu-img rebase -u"))
+            Err(Error::unsupported(
+                what,
+                "name it anew with qemu-img rebase -u -F FORMAT -b NAME IMAGE",
+            ))
         }
     }
 }
