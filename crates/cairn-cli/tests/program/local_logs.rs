@@ -40,7 +40,7 @@ fn a_local_log_is_asked_for_after_a_kill() {
     assert!(said.contains("is no log of an object volume"), "{said}");
 }
 
-/// In a directory as /tmp, whoever has made the file first could read what is flushed, and change it.
+/// In a directory as /tmp, whoever has made the file first could read what is flushed.
 #[test]
 fn a_log_of_another_user_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
