@@ -51,7 +51,7 @@ fn mount_again(arguments: &[&str]) -> Output {
     let started = Instant::now();
     loop {
         let output = run(CAIRN, arguments);
-        let is_used = String::from_utf8_lossy(&output.stderr).contains("in use by process");
+        let is_used = String::from_utf8_lossy(&output.stderr).contains("in use by");
         if !is_used || started.elapsed() > Duration::from_secs(60) {
             return output;
         }
