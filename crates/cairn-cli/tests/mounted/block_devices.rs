@@ -305,6 +305,22 @@ fn a_kill_under_load_leaves_what_was_synced() {
     }
 }
 
+/// A device that somebody who looks at new devices may have for a moment.
+fn opened(device: &Path) -> DirectFile {
+    let started = Instant::now();
+    loop {
+        match DirectFile::open(device, OpenOptions::write()) {
+            Err(error)
+                if error.kind == ErrorKind::InUse
+                    && started.elapsed() < Duration::from_secs(60) =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 /// The file behind a loop device has no room.
 #[test]
 fn a_write_that_the_device_fails_is_an_error_with_its_place() {
@@ -316,7 +332,7 @@ fn a_write_that_the_device_fails_is_an_error_with_its_place() {
     fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let device = LoopDevice::attach(&image, false);
     for is_mixed in [false, true] {
-        let device = DirectFile::open(device.path(), OpenOptions::write()).unwrap().with_depth();
+        let device = opened(device.path()).with_depth();
         let device = if is_mixed { device.with_page_cache().unwrap() } else { device };
         let write = |number: u64| {
             let bufs = vec![IoBuf::copy_from(&vec![1; 1 << 20]).into_bytes()];
