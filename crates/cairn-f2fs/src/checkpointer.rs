@@ -134,8 +134,10 @@ fn confirm_kept(store: &Store) -> Result<Option<Corrupt>> {
     for kept in store.segments.take_kept() {
         if is_led_to(store, kept) {
             let what = "a block in use is called free";
-            let (segno, block) = store.layout.segment_of(kept.addr).unwrap_or_default();
-            found = found.or(Some(Corrupt::Sit { segno, what, value: block.into() }));
+            let place = store.layout.segment_of(kept.addr);
+            let wrong =
+                place.map(|(segno, block)| Corrupt::Sit { segno, what, value: block.into() });
+            found = found.or(wrong);
         } else if store.segments.is_valid(kept.addr) {
             store.segments.invalidate(kept.addr)?;
         }

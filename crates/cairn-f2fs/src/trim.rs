@@ -28,15 +28,20 @@ pub(crate) fn trim(mount: &MountState, offset: u64, len: u64, minimum: u64) -> R
         .into());
     }
     store.checkpoints.write(Reason::Sync)?;
-    // No block is allocated meanwhile.
-    let _guard = store.operation_lock.lock_all();
-    store.operation_lock.check()?;
     let range = offset..offset.saturating_add(len);
     let inside = |segno: &SegNo| {
         let start = store.layout.address(*segno, 0).bytes();
         start < range.end && range.start < start + SEGMENT_BYTES
     };
     let segments = || (0..store.layout.main_segments).map(SegNo).filter(inside);
+    // Reading the summaries takes long on a large volume: nobody else waits for it.
+    for segno in segments() {
+        let _op = store.operation_lock.lock_op()?;
+        store.segments.ask_undiscarded(std::iter::once(segno))?;
+    }
+    // No block is allocated meanwhile.
+    let _guard = store.operation_lock.lock_all();
+    store.operation_lock.check()?;
     store.segments.ask_undiscarded(segments())?;
     let minimum = u32::try_from(minimum.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX);
     store.checkpoints.discard(&store.segments.undiscarded_runs(segments(), minimum))

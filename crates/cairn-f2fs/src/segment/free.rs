@@ -17,7 +17,7 @@ pub(super) struct FreeMap {
     busy: Vec<u32>,
     /// Segments that do not become free.
     barred: Range<u32>,
-    /// As these.
+    /// Segments that no log may take, because of what the NAT leads to in them.
     avoided: BTreeSet<SegNo>,
 }
 
