@@ -101,7 +101,7 @@ impl Segments {
                 (state.table.blocked_map(segno), state.table.log(segno), state.doubt.extent())
             };
             let found = match self.led_to(segno, &blocked, extent) {
-                // While the sums agree, a summary that cannot be read is no reason to refuse writes.
+                // While the sums agree, what cannot be read is no reason to refuse a write.
                 Err(error) if extent == Extent::Sample => {
                     tracing::debug!(%segno, %error, "a segment is not asked");
                     Vec::new()
