@@ -105,7 +105,7 @@ impl Hook for Checkpointer {
 
     fn snapshot(&self, _guard: &CheckpointGuard<'_>) -> Result<Vec<(BlockAddr, Image)>> {
         let store = self.mount.store()?.clone();
-        *self.found.lock() = confirm_kept(&store)?;
+        *self.found.lock() = confirm_kept(&store)?.or_else(|| store.nat.take_damaged());
         let mut placed = Vec::new();
         let mut inodes = self.inodes.dirty.list();
         for inode in &inodes {

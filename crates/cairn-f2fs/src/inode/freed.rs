@@ -99,7 +99,7 @@ fn fault(
     index: u16,
     addr: BlockAddr,
 ) -> Option<&'static str> {
-    if !store.segments.is_pointed_in_use(addr) {
+    if !store.segments.is_target_in_use(addr) {
         return Some("the pointer leads to a block that is free");
     }
     // A summary that cannot be read proves nothing.

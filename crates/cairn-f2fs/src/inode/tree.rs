@@ -348,7 +348,7 @@ fn make_node(
 /// # Errors
 /// No nid is free, or the NAT cannot be read.
 pub(crate) fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<Node>> {
-    let nid = op.store.nat.allocate()?;
+    let nid = op.store.allocate_nid()?;
     let owner = owner_of(inode);
     let made = op.store.nodes.create(nid, inode.nid, offset, owner, &mut op.reservation);
     let made = made.inspect_err(|_| op.store.nat.give_back(nid))?;

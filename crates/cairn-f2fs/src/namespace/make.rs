@@ -67,7 +67,7 @@ pub(super) fn inode(
     ownership: &Ownership,
 ) -> Result<Arc<Inode>> {
     let (inodes, kind) = (op.inodes, new.kind());
-    let nid = op.store.nat.allocate()?;
+    let nid = op.store.allocate_nid()?;
     let owner = if kind == FileKind::Directory { Owner::Directory } else { Owner::Other };
     let node = op.store.nodes.create(nid, nid, 0, owner, &mut op.reservation);
     let node = node.inspect_err(|_| op.store.nat.give_back(nid))?;

@@ -53,14 +53,17 @@ impl FreeNids {
     }
 
     /// Adds the free nids of a NAT block. `known` overrides its entries. Nids in `changed` are free
-    /// only after a checkpoint.
+    /// only after a checkpoint. One that `has_node` is not free, and the block is damaged: the first
+    /// of them is returned.
     pub(super) fn scan(
         &mut self,
         block: u32,
         image: &[u8],
         known: impl Fn(Nid) -> Option<NatEntry>,
         changed: impl Fn(Nid) -> bool,
-    ) {
+        has_node: impl Fn(Nid) -> bool,
+    ) -> Option<Nid> {
+        let mut damaged = None;
         let first = Layout::first_nid(block);
         let before = self.pool.len();
         for (nid, stored) in (first.get()..).map(Nid).zip(nat::entries(image)) {
@@ -69,12 +72,15 @@ impl FreeNids {
                 && entry.is_free()
                 && !changed(nid)
                 && !self.allocated.contains_key(&nid);
-            if free {
+            if free && has_node(nid) {
+                damaged = damaged.or(Some(nid));
+            } else if free {
                 self.pool.insert(nid, entry.version);
             }
         }
         self.fruitless =
             if self.pool.len() > before { 0 } else { self.fruitless.saturating_add(1) };
+        damaged
     }
 
     /// Adds a nid that is free in the last checkpoint.

@@ -10,8 +10,11 @@
 //! address yet) and *changed* or *in_flight*; an nid that had an address is not allocated again
 //! before a checkpoint on the medium has it as free.
 //!
+//! A NAT block has no checksum. So an nid that a valid node has is not allocated, whatever its entry
+//! says ([`Nat::learn_nodes`]).
+//!
 //! Locking: one lock of rank Allocator (before the segments'), never held while a NAT block is
-//! read. A reader tries again if a checkpoint was committed meanwhile.
+//! read; another one before it, held while the nids of nodes are learnt. A reader tries again if a checkpoint was committed meanwhile.
 
 #![cfg_attr(
     not(test),
@@ -26,6 +29,8 @@
 
 mod flush;
 mod free;
+mod nid_set;
+mod with_nodes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,8 +49,11 @@ use crate::format::{BlockAddr, Checkpoint, Layout, NatEntry, Nid, bits, nat};
 
 pub(crate) use flush::NatPlan;
 use free::FreeNids;
+pub(crate) use nid_set::NidSet;
+use with_nodes::WithNodes;
 
-/// Order among the locks of rank Allocator.
+/// Orders among the locks of rank Allocator.
+const LEARNING_ORDER: u64 = 0;
 const LOCK_ORDER: u64 = 1;
 
 /// The NAT of a mounted volume, with the changes since the last checkpoint.
@@ -53,6 +61,8 @@ pub struct Nat {
     layout: Arc<Layout>,
     cache: Arc<BufferCache>,
     state: Mutex<State>,
+    /// Held while the nids of nodes are learnt. Before `state`.
+    learning: Mutex<()>,
     /// Counters.
     pub(crate) stats: NatStats,
 }
@@ -83,6 +93,7 @@ struct State {
     /// Checkpoints committed: the copies have changed roles.
     generation: u64,
     free: FreeNids,
+    with_nodes: WithNodes,
 }
 
 impl State {
@@ -116,9 +127,11 @@ impl Nat {
             bitmap: checkpoint.nat_bitmap.clone(),
             generation: 0,
             free: FreeNids::new(&layout, checkpoint.next_free_nid),
+            with_nodes: WithNodes::default(),
         };
         let state = Mutex::new_ordered(Rank::Allocator, LOCK_ORDER, state);
-        Self { layout, cache, state, stats: NatStats::default() }
+        let learning = Mutex::new_ordered(Rank::Allocator, LEARNING_ORDER, ());
+        Self { layout, cache, state, learning, stats: NatStats::default() }
     }
 
     /// The entry of a nid, which may be free. Nids 0, 1 and 2, and numbers beyond the table, are
@@ -218,13 +231,17 @@ impl Nat {
             self.stats.blocks_scanned.add(1);
             let mut state = self.state.lock();
             if state.generation == generation {
-                let State { changed, in_flight, journal, free, .. } = &mut *state;
-                free.scan(
+                let State { changed, in_flight, journal, free, with_nodes, .. } = &mut *state;
+                let damaged = free.scan(
                     block,
                     &image,
                     |nid| journal.get(&nid).copied(),
                     |nid| changed.contains_key(&nid) || in_flight.contains_key(&nid),
+                    |nid| with_nodes.has(nid),
                 );
+                if let Some(nid) = damaged {
+                    with_nodes.note_damaged(nid);
+                }
             }
         }
     }
@@ -312,10 +329,32 @@ impl Nat {
         let entry = NatEntry { version, ino: Nid::NONE, block_addr: BlockAddr::NULL };
         let mut state = self.state.lock();
         state.changed.insert(nid, entry);
+        state.with_nodes.freed(nid);
         if Safeguard::CheckpointNids.is_off() {
             state.free.add(nid, version);
         }
         Ok(Some(old.block_addr))
+    }
+
+    /// Sets which nids valid nodes have, unless it is known already: `found` tells it, without a
+    /// lock of the NAT. Nodes may be freed meanwhile. Called before the first nid is allocated.
+    pub(crate) fn learn_nodes(&self, found: impl FnOnce() -> NidSet) {
+        if self.state.lock().with_nodes.is_known() {
+            return;
+        }
+        let _one_at_a_time = self.learning.lock();
+        if self.state.lock().with_nodes.is_known() {
+            return;
+        }
+        let found = found();
+        self.state.lock().with_nodes.learn(found);
+    }
+
+    /// The NAT called the node of an nid free, and this was found since the last call.
+    #[must_use]
+    pub(crate) fn take_damaged(&self) -> Option<Corrupt> {
+        let nid = self.state.lock().with_nodes.take_damaged()?;
+        Some(Corrupt::Nat { nid, what: "a number in use is called free", value: 0 })
     }
 
     /// True if an entry has changed since the last snapshot.

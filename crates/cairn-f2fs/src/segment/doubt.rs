@@ -7,7 +7,7 @@
 //! All free blocks of a segment are asked for if the sums of the SIT are not those of the
 //! checkpoint. (Fewer blocks in use are possible: the checkpoint also counts those that `fallocate`
 //! has reserved, which have no address yet.) While the sums agree, the question is a sample that
-//! costs few reads ([`Extent::Sample`]): it is complete unless the blocks had many owners. One
+//! costs few reads ([`Coverage::Sample`]): it is complete unless the blocks had many owners. One
 //! block that is in use deepens the question, for all segments.
 //!
 //! A node that the SIT calls free proves nothing: the NAT may be the one that is wrong, and lead to
@@ -19,7 +19,7 @@
 //! ([`Segments::take_kept`]).
 
 use super::log::LogState;
-use super::proof::{Extent, Found, Kept, Named, Proof};
+use super::proof::{Coverage, Found, Kept, Named, Proof};
 use super::{CHECKPOINT_SECTIONS, Segments, State};
 use crate::error::{Error, Result};
 use crate::format::log::AllocType;
@@ -34,7 +34,7 @@ impl State {
     /// All blocks are asked for from now on, also in segments that a sample has passed. Not so
     /// where a log stands: it may have written blocks there, and goes on to the next one.
     fn deepen(&mut self) {
-        if self.doubt.extent() == Extent::All {
+        if self.doubt.coverage() == Coverage::All {
             return;
         }
         let asked = self.logs.each_ref().map(LogState::segno).into_iter();
@@ -64,7 +64,7 @@ impl Segments {
     /// As [`Segments::is_in_use`], for a block to which a pointer of the last checkpoint leads. If
     /// the SIT calls it free, one of the two is wrong, and no sample is enough any more.
     #[must_use]
-    pub(crate) fn is_pointed_in_use(&self, addr: BlockAddr) -> bool {
+    pub(crate) fn is_target_in_use(&self, addr: BlockAddr) -> bool {
         if self.is_valid(addr) {
             return true;
         }
@@ -93,16 +93,16 @@ impl Segments {
 
     pub(super) fn ask_segment(&self, segno: SegNo) -> Result<()> {
         loop {
-            let (blocked, log, extent) = {
+            let (blocked, log, coverage) = {
                 let state = self.state.lock();
                 if !state.is_doubted(segno) {
                     return Ok(());
                 }
-                (state.table.blocked_map(segno), state.table.log(segno), state.doubt.extent())
+                (state.table.blocked_map(segno), state.table.log(segno), state.doubt.coverage())
             };
-            let found = match self.led_to(segno, &blocked, extent) {
+            let found = match self.led_to(segno, &blocked, coverage) {
                 // While the sums agree, what cannot be read is no reason to refuse a write.
-                Err(error) if extent == Extent::Sample => {
+                Err(error) if coverage == Coverage::Sample => {
                     tracing::debug!(%segno, %error, "a segment is not asked");
                     Vec::new()
                 }
@@ -111,7 +111,7 @@ impl Segments {
             let (proven, unproven): (Vec<Found>, Vec<Found>) = found
                 .into_iter()
                 .partition(|found| found.holder.is_some_and(|holder| self.is_valid(holder)));
-            if extent == Extent::Sample && !proven.is_empty() {
+            if coverage == Coverage::Sample && !proven.is_empty() {
                 tracing::warn!(%segno, "the SIT calls blocks free that are in use");
                 self.state.lock().deepen();
                 continue;
@@ -124,7 +124,7 @@ impl Segments {
             }
             unproven.into_iter().for_each(|found| state.doubt.keep(found.kept));
             // Another thread may have deepened the question.
-            if state.doubt.extent() == extent {
+            if state.doubt.coverage() == coverage {
                 state.doubt.settle(segno);
             }
         }
@@ -143,7 +143,7 @@ impl Segments {
     }
 
     /// The blocks of a segment that are not blocked, and to which something leads.
-    fn led_to(&self, segno: SegNo, blocked: &[u8], extent: Extent) -> Result<Vec<Found>> {
+    fn led_to(&self, segno: SegNo, blocked: &[u8], coverage: Coverage) -> Result<Vec<Found>> {
         let Some(proof) = self.proof.get() else { return Ok(Vec::new()) };
         let owners = match self.owners(segno) {
             // Whose the blocks are is not known.
@@ -159,10 +159,10 @@ impl Segments {
         let is_node = owners.is_node;
         let found = |addr, owner, holder| Found { kept: Kept { addr, is_node, owner }, holder };
         if is_node {
-            let nodes = proof.nodes(named, extent)?.into_iter();
+            let nodes = proof.nodes(named, coverage)?.into_iter();
             return Ok(nodes.map(|(addr, owner)| found(addr, owner, None)).collect());
         }
-        let data = proof.data(named, extent)?.into_iter();
+        let data = proof.data(named, coverage)?.into_iter();
         Ok(data.map(|(addr, owner, holder)| found(addr, owner, Some(holder))).collect())
     }
 
@@ -172,11 +172,11 @@ impl Segments {
     /// # Errors
     /// A log finds no room; or the device failed.
     pub(crate) fn ask_logs(&self) -> Result<bool> {
-        let extent = || self.state.lock().doubt.extent();
+        let coverage = || self.state.lock().doubt.coverage();
         let current = || self.state.lock().logs.each_ref().map(LogState::segno);
-        let before = extent();
+        let before = coverage();
         current().into_iter().try_for_each(|segno| self.ask(segno))?;
-        if extent() != before {
+        if coverage() != before {
             // Nothing is placed yet: the samples of the other logs are not enough.
             let segments = current();
             let mut state = self.state.lock();

@@ -5,7 +5,7 @@ use crate::format::{BlockAddr, Checkpoint, Layout, SegNo, Summary, bits};
 
 /// Which of a segment's free blocks are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Extent {
+pub(crate) enum Coverage {
     /// All of those that few reads of the device can tell: those of a few blocks of the NAT and of
     /// a few nodes.
     Sample,
@@ -20,13 +20,17 @@ pub(crate) trait Proof: Send + Sync {
     ///
     /// # Errors
     /// The device's.
-    fn data(&self, owners: Named, extent: Extent) -> Result<Vec<(BlockAddr, Summary, BlockAddr)>>;
+    fn data(
+        &self,
+        owners: Named,
+        coverage: Coverage,
+    ) -> Result<Vec<(BlockAddr, Summary, BlockAddr)>>;
 
     /// The nodes to which the NAT leads.
     ///
     /// # Errors
     /// The device's.
-    fn nodes(&self, owners: Named, extent: Extent) -> Result<Named>;
+    fn nodes(&self, owners: Named, coverage: Coverage) -> Result<Named>;
 }
 
 /// Blocks with their owners, as the summary of their segment names them.
@@ -50,7 +54,7 @@ pub(super) struct Found {
 /// Segments whose free blocks were not asked for yet.
 pub(super) struct Doubt {
     segments: Vec<u8>,
-    extent: Extent,
+    coverage: Coverage,
     kept: Vec<Kept>,
 }
 
@@ -69,19 +73,19 @@ impl Doubt {
             );
         }
         let bytes = usize::try_from(layout.main_segments.div_ceil(8)).unwrap_or(usize::MAX);
-        let extent = if agree { Extent::Sample } else { Extent::All };
-        Self { segments: vec![0xff; bytes], extent, kept: Vec::new() }
+        let coverage = if agree { Coverage::Sample } else { Coverage::All };
+        Self { segments: vec![0xff; bytes], coverage, kept: Vec::new() }
     }
 
     /// Which free blocks of a segment are asked for.
-    pub(super) const fn extent(&self) -> Extent {
-        self.extent
+    pub(super) const fn coverage(&self) -> Coverage {
+        self.coverage
     }
 
     /// The SIT is wrong: all blocks of all segments are doubted, those of earlier samples again.
     pub(super) fn deepen(&mut self) {
         self.segments.fill(0xff);
-        self.extent = Extent::All;
+        self.coverage = Coverage::All;
     }
 
     /// Is the segment not asked for yet?

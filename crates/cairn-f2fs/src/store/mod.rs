@@ -16,6 +16,7 @@
 //! `Node::modify`: crate::node::Node::modify
 
 pub(crate) mod live;
+mod nids;
 mod proof;
 mod report;
 

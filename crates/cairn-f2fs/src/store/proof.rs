@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::units::NIDS_PER_BLOCK;
 use crate::format::{BlockAddr, Layout, NodeFooter, named};
 use crate::nat::Nat;
-use crate::segment::{Extent, Named, Owner, Proof};
+use crate::segment::{Coverage, Named, Owner, Proof};
 
 /// Blocks of the NAT, and nodes, that a sample reads.
 const SAMPLE: usize = 64;
@@ -37,8 +37,8 @@ impl Nodes {
 }
 
 impl Proof for Nodes {
-    fn nodes(&self, mut owners: Named, extent: Extent) -> Result<Named> {
-        take_sample(&mut owners, extent, nat_block);
+    fn nodes(&self, mut owners: Named, coverage: Coverage) -> Result<Named> {
+        take_sample(&mut owners, coverage, nat_block);
         let mut used = Vec::new();
         for (addr, owner) in owners {
             match self.nat.address(owner.nid) {
@@ -53,10 +53,10 @@ impl Proof for Nodes {
     fn data(
         &self,
         mut owners: Named,
-        extent: Extent,
+        coverage: Coverage,
     ) -> Result<Vec<(BlockAddr, Owner, BlockAddr)>> {
-        take_sample(&mut owners, extent, nat_block);
-        take_sample(&mut owners, extent, |owner| owner.nid.get());
+        take_sample(&mut owners, coverage, nat_block);
+        take_sample(&mut owners, coverage, |owner| owner.nid.get());
         let mut holders: HashMap<BlockAddr, Named> = HashMap::new();
         for (addr, owner) in owners {
             if let Some((holder, owner)) = self.holder(owner)? {
@@ -90,9 +90,9 @@ fn nat_block(owner: &Owner) -> u32 {
 }
 
 /// Of a sample, leaves those owners that share [`SAMPLE`] of all keys, evenly chosen.
-fn take_sample(owners: &mut Named, extent: Extent, key: fn(&Owner) -> u32) {
+fn take_sample(owners: &mut Named, coverage: Coverage, key: fn(&Owner) -> u32) {
     let keys: BTreeSet<u32> = owners.iter().map(|(_, owner)| key(owner)).collect();
-    if extent == Extent::All || keys.len() <= SAMPLE {
+    if coverage == Coverage::All || keys.len() <= SAMPLE {
         return;
     }
     let step = keys.len().div_ceil(SAMPLE);

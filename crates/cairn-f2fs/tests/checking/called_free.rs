@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::format::CheckpointFlags;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
@@ -15,7 +16,7 @@ use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 use crate::inject::{Injection, Target};
 use crate::listed::{SIT_AT, SIT_ENTRY, journal_of, unmarked, word};
 use crate::readers::{View, repaired_view, repaired_views};
-use crate::repair::damaged;
+use crate::repair::{damaged, fsck};
 use crate::types::plant;
 use crate::volume::{MIB, volume};
 
@@ -271,7 +272,11 @@ fn equal_sums_hide_no_loss() {
     for (number, injection) in cases.iter().enumerate() {
         let options = OPTIONS[number % OPTIONS.len()];
         let what = format!("{}, {options:?}", injection.what);
-        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&target, injection));
+        let overlay = Arc::new(Overlay::new(Arc::new(target.device.fork())).unwrap());
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        for (at, bytes) in &injection.blocks {
+            device.write_at(*at, bytes.clone()).unwrap();
+        }
         let before = View::of(&device);
         let options = MountOptions::parse(options).unwrap();
         match F2fs::open(device.clone(), Threads::new(), &options) {
@@ -293,6 +298,7 @@ fn equal_sums_hide_no_loss() {
             nothing_is_wrong(now, &sound, &what);
         }
         nothing_is_wrong(repaired_view(&device, &what), &sound, &what);
+        fsck(&target, &overlay).unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     assert!(mounts > 4 && of_data > 4, "{mounts} {of_data} of {}", cases.len());
 }

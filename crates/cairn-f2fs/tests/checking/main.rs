@@ -29,6 +29,7 @@ mod repair;
 #[path = "../../../cairn-check/tests/common/repair_faults.rs"]
 mod repair_faults;
 mod rescue;
+mod reused;
 mod stale;
 mod superblocks;
 mod sweep;

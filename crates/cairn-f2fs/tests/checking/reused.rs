@@ -1,0 +1,177 @@
+//! A NAT that calls the nodes of files free: an entry is lost, or an old copy of a block is put
+//! back. New files get other numbers, so that a repair finds the old ones as they were.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::Overlay;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_f2fs::format::CheckpointFlags;
+use cairn_f2fs::{F2fs, MountOptions};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+
+use crate::inject::{Injection, Target};
+use crate::packs::seal;
+use crate::readers::{View, repaired_view};
+use crate::repair::fsck;
+use crate::types::plant;
+use crate::volume::{MIB, volume};
+
+/// Bytes of an entry of the NAT, and entries of a block.
+const ENTRY: usize = 9;
+const ENTRIES: usize = 455;
+
+/// `next_free_nid` of a checkpoint.
+const NEXT_FREE_NID: Range<usize> = 152..156;
+
+const OPTIONS: [&str; 4] = ["", "mode=lfs", "checkpoint_merge", "fsync_mode=nobarrier"];
+
+fn mounted(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
+    let options = MountOptions::parse(options).unwrap();
+    F2fs::open(device, Threads::new(), &options).unwrap()
+}
+
+/// Makes `count` files of 8 KiB in the root; every tenth is fsynced.
+fn add(fs: &F2fs, what: &str, count: usize) {
+    for number in 0..count {
+        let name = format!("{what} {number}").into_bytes();
+        let made = fs.create(fs.root(), &name, NewInode::Regular, 0o644, &Caller::ROOT);
+        let ino = made.unwrap().ino;
+        let contents = format!("contents of {what} {number}\n").repeat(250).into_bytes();
+        fs.write(ino, 0, &contents, IoFlags::empty()).unwrap();
+        if number % 10 == 0 {
+            fs.fsync(ino, 0, false).unwrap();
+        }
+        fs.forget(ino, 1);
+    }
+}
+
+/// A volume whose files were made in two sessions, and the volume after the first one.
+fn made_in_two_sessions() -> (Target, Arc<MemoryDevice>) {
+    let device = volume(128 * MIB, &[]);
+    plant(&mounted(device.clone(), ""));
+    let fs = mounted(device.clone(), "");
+    add(&fs, "first", 300);
+    fs.unmount().unwrap();
+    let first = Arc::new(device.fork());
+    let fs = mounted(device.clone(), "");
+    add(&fs, "second", 600);
+    fs.unmount().unwrap();
+    (Target::of(&device), first)
+}
+
+/// Some entries are lost, or all of a block that have no address in an older state of the volume.
+fn cases(target: &Target, older: &Target) -> Vec<Injection> {
+    let mut cases = Vec::new();
+    for block in target.nat_blocks() {
+        let sound = target.read(block);
+        let is_used = |entry: &&usize| {
+            // The root must be found.
+            let at = **entry * ENTRY;
+            sound[at..at + ENTRY] != [0; ENTRY] && sound[at + 1..at + 5] != 3_u32.to_le_bytes()
+        };
+        let used: Vec<usize> =
+            (0..ENTRIES).collect::<Vec<_>>().iter().filter(is_used).copied().collect();
+        let mut lose = |what: String, lost: &[usize]| {
+            let mut bytes = sound.clone();
+            lost.iter().for_each(|entry| bytes[entry * ENTRY..][..ENTRY].fill(0));
+            cases.push(Injection { what, blocks: vec![(block, bytes)] });
+        };
+        lose(format!("all {} entries of {block:#x}", used.len()), &used);
+        for entry in used.iter().step_by(used.len().div_ceil(4)) {
+            lose(format!("entry {entry} of {block:#x}"), &[*entry]);
+        }
+        // Both copies are looked at, because the older state has its own.
+        let old = older.nat_blocks().into_iter().map(|at| older.read(at));
+        let is_its = |old: &Vec<u8>| old[3 * ENTRY..5 * ENTRY] == sound[3 * ENTRY..5 * ENTRY];
+        if let Some(old) = old.into_iter().find(is_its) {
+            let new = |entry: &&usize| old[*entry * ENTRY..][..ENTRY] == [0; ENTRY];
+            let new: Vec<usize> = used.iter().copied().filter(|entry| new(&entry)).collect();
+            lose(format!("{} entries of {block:#x} that are younger", new.len()), &new);
+        }
+    }
+    cases
+}
+
+/// What was there before is as it was.
+fn nothing_is_wrong(view: &View, before: &View, what: &str) {
+    let mut wrong = view.wrong(before);
+    wrong.retain(|wrong| !wrong.ends_with("it was not there"));
+    assert!(wrong.is_empty(), "{what}: {wrong:?}");
+}
+
+#[test]
+fn no_new_file_gets_the_number_of_a_node_in_use() {
+    let (target, older) = made_in_two_sessions();
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let sound = View::of(&sound);
+    assert!(sound.failed.is_empty() && sound.found.len() > 900);
+    let cases = cases(&target, &Target::of(&older));
+    // Free numbers are looked for from the first block of the NAT on.
+    let from_the_start = target.pack_ends().map(|at| {
+        let mut bytes = target.read(at);
+        bytes[NEXT_FREE_NID].copy_from_slice(&4_u32.to_le_bytes());
+        seal(&mut bytes);
+        (at, bytes)
+    });
+    let mut asked = 0;
+    for (number, injection) in cases.iter().enumerate() {
+        let options = OPTIONS[number % OPTIONS.len()];
+        let what = format!("{}, {options:?}", injection.what);
+        let overlay = Arc::new(Overlay::new(Arc::new(target.device.fork())).unwrap());
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        for (at, bytes) in injection.blocks.iter().chain(&from_the_start) {
+            device.write_at(*at, bytes.clone()).unwrap();
+        }
+        let before = View::of(&device);
+        let fs = mounted(device.clone(), options);
+        add(&fs, "third", 700);
+        fs.unmount().unwrap();
+        let now = View::of(&device);
+        let failed: Vec<_> = now.failed.difference(&before.failed).collect();
+        assert!(failed.is_empty(), "{what}: {failed:?}");
+        nothing_is_wrong(&now, &before, &what);
+        let last = mounted(device.clone(), "ro").disk().checkpoint.checkpoint.flags;
+        // What the journal of the checkpoint has is not lost.
+        if !before.failed.is_empty() {
+            assert!(last.contains(CheckpointFlags::FSCK), "{what}");
+            asked += 1;
+        }
+        let repaired = repaired_view(&device, &what);
+        nothing_is_wrong(&repaired, &sound, &what);
+        nothing_is_wrong(&repaired, &now, &what);
+        fsck(&target, &overlay).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    assert!(asked > 8, "{asked} of {}", cases.len());
+}
+
+/// Numbers that are freed while the first files are made are no contradiction.
+#[test]
+fn a_sound_volume_gives_all_free_numbers() {
+    let (target, _) = made_in_two_sessions();
+    for round in 0..8 {
+        let device: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+        let fs = mounted(device.clone(), OPTIONS[round % OPTIONS.len()]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| add(&fs, "third", 500));
+            scope.spawn(|| {
+                for number in 0..600 {
+                    fs.unlink(fs.root(), format!("second {number}").as_bytes()).unwrap();
+                    if number % 100 == round {
+                        fs.sync().unwrap();
+                    }
+                }
+            });
+        });
+        add(&fs, "fourth", 500);
+        fs.unmount().unwrap();
+        let fs = mounted(device.clone(), "");
+        let last = fs.disk().checkpoint.checkpoint.flags;
+        assert!(!last.contains(CheckpointFlags::FSCK), "round {round}");
+        add(&fs, "fifth", 500);
+        fs.unmount().unwrap();
+        assert_eq!(crate::check(device).unwrap().count(), 0, "round {round}");
+    }
+}
