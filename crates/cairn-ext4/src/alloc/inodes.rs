@@ -71,7 +71,8 @@ impl Space {
         Ok(Some(inner.layout.ino(number, index)))
     }
 
-    /// The first index that is neither in use nor pending.
+    /// The first index that is neither in use nor pending. The bitmap has no checksum on many
+    /// volumes, so the record is asked, too.
     fn free_index(&self, number: u32, state: &GroupState) -> Result<Option<u32>> {
         let layout = &self.inner.layout;
         let used = self.inner.groups.inode_bitmap(number, state)?;
@@ -81,7 +82,14 @@ impl Space {
             [] => bitmap::next_clear(&used, from, end),
             pending => bitmap::next_clear_in_both(&used, pending, from, end),
         };
-        Ok(index.and_then(|index| u32::try_from(index).ok()))
+        let index = index.and_then(|index| u32::try_from(index).ok());
+        if let Some(bit) = index
+            && self.inner.groups.has_inode(state, bit)?
+        {
+            let state = "is free, but its inode is in use";
+            return Err(Corrupt::Bitmap { what: "inode", group: number, bit, state }.into());
+        }
+        Ok(index)
     }
 
     /// Frees an inode's number in `handle`. It can be allocated again after the commit.

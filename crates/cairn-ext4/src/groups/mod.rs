@@ -36,6 +36,7 @@ use crate::format::layout::{InodeLocation, Layout};
 use crate::txn::Handle;
 
 mod group;
+mod inode_table;
 pub(crate) mod zones;
 
 pub(crate) use group::{Group, GroupState};
@@ -374,38 +375,6 @@ impl GroupTable {
         }
         group.free_inodes.store(desc.free_inodes, Ordering::Relaxed);
         group.used_dirs.store(desc.used_dirs, Ordering::Relaxed);
-        self.store(handle, number, desc)
-    }
-
-    /// Makes the records of inodes up to `index` usable: zeroes blocks of the table that were never
-    /// used.
-    pub(crate) fn open_inode_table(
-        &self,
-        handle: &Handle,
-        number: u32,
-        state: &mut GroupState,
-        index: u32,
-    ) -> Result<()> {
-        if !self.layout.features.has_group_checksums() {
-            return Ok(());
-        }
-        let (desc, inodes) = (&mut state.desc, self.layout.inodes_per_group);
-        let untouched = desc.flags.contains(GroupFlags::INODE_UNINIT);
-        let opened = if untouched { 0 } else { inodes.saturating_sub(desc.itable_unused) };
-        if index < opened {
-            return Ok(());
-        }
-        let per_block = self.layout.block_size.checked_div(self.layout.inode_size).unwrap_or(1);
-        let last = index.checked_div(per_block).unwrap_or(0);
-        let unused = opened.div_ceil(per_block);
-        // A zeroed table needs no other block, and this one need not be read: no inode of it is in
-        // use.
-        let zeroed = desc.flags.contains(GroupFlags::INODE_ZEROED);
-        for block in if zeroed { unused.max(last) } else { unused }..=last {
-            let buffer = handle.create(Pba(desc.inode_table.get().saturating_add(block.into())))?;
-            handle.write(&buffer)?.fill(0);
-        }
-        desc.itable_unused = inodes.saturating_sub(index).saturating_sub(1);
         self.store(handle, number, desc)
     }
 

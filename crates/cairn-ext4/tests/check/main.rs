@@ -4,6 +4,7 @@
 //! `CAIRN_DEEP=1` runs more seeds.
 
 mod attributes;
+mod called_free;
 #[path = "../common/checked.rs"]
 mod checked;
 mod checksums;

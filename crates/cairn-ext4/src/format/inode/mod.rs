@@ -25,6 +25,7 @@ use raw::{
     GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, extra_isize_fits, file_acl, halves,
     has_wide_size, narrow, seal, size_of_file, stored_extra_isize, verify, wide, widen,
 };
+pub(crate) use unchecked::is_record_in_use;
 
 /// Bytes of the fields: the first 128, and `i_extra_isize` more.
 fn head_len(extra_isize: u16) -> usize {

@@ -9,8 +9,8 @@ use cairn_base::units::as_index;
 
 use super::Inode;
 use super::raw::{
-    CHECKSUM_HI_AT, CHECKSUM_LO_AT, checksums, extra_isize_fits, has_wide_checksum, seal,
-    stored_extra_isize, verify, widen,
+    CHECKSUM_HI_AT, CHECKSUM_LO_AT, GOOD_OLD_SIZE, checksums, extra_isize_fits, has_wide_checksum,
+    seal, stored_extra_isize, verify, widen,
 };
 use crate::corrupt::Corrupt;
 use crate::format::features::{Incompat, RoCompat};
@@ -30,6 +30,15 @@ pub(crate) struct ValueFacts {
     pub hash: u32,
     /// Attributes that refer to it.
     pub references: u64,
+}
+
+/// Does a record, which may be damaged, hold an inode in use? One that was deleted has no links, or
+/// the time of its deletion.
+pub(crate) fn is_record_in_use(record: &[u8]) -> bool {
+    record.get(..GOOD_OLD_SIZE).is_some_and(|bytes| {
+        let raw = widen(bytes);
+        raw.i_links_count != 0 && raw.i_mode != 0 && raw.i_dtime == 0
+    })
 }
 
 impl Inode {
