@@ -40,6 +40,7 @@ use crate::recovery::names::has_unknown_hash;
 use crate::recovery::orphans;
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
+use crate::recovery::unknown;
 use crate::recovery::versions::Versions;
 use crate::root;
 use crate::segment::Mode;
@@ -173,6 +174,9 @@ impl F2fs {
         let (ops, store) = (&self.operations, self.mount.store()?);
         let hook: Weak<dyn Hook> = Arc::downgrade(&(self.checkpointer.clone() as Arc<dyn Hook>));
         store.checkpoints.set_hook(hook);
+        if !was_disabled(&self.disk.checkpoint) {
+            chain.expect_sound_numbers(store)?;
+        }
         match &chain {
             // The volume is read-only with a chain that is unknown.
             Chain::Empty | Chain::Unknown => {
@@ -364,18 +368,34 @@ impl Chain {
             // Damage in the chain does not refuse a read-only mount.
             return Ok(Self::Empty);
         }
+        if was_disabled(checkpoint) {
+            // Blocks of these nodes were used again, so their links may lead anywhere.
+            let followed = chain::follow(buffers, layout, &checkpoint.checkpoint)?;
+            return Ok(Self::unsynced(followed.nodes));
+        }
         let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
-        let selected =
-            if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
+        let selected = chain::select(&chain, nat)?;
         Versions { buffers, layout, nat }.check(&chain, &selected)?;
-        Ok(match (chain.is_empty(), selected.is_empty()) {
-            (true, _) => Self::Empty,
-            (false, true) => Self::Unsynced(chain),
-            (false, false) if has_unknown_hash((buffers, layout, nat), &chain, &selected)? => {
-                Self::Unknown
-            }
-            (false, false) => Self::Fsynced(RollForward { chain, selected }),
+        Ok(match selected.is_empty() {
+            true => Self::unsynced(chain),
+            false if has_unknown_hash((buffers, layout, nat), &chain, &selected)? => Self::Unknown,
+            false => Self::Fsynced(RollForward { chain, selected }),
         })
+    }
+
+    /// Expects that the NAT knows the inodes that were fsynced, unless they were new.
+    fn expect_sound_numbers(&self, store: &Store) -> Result<()> {
+        match self {
+            Self::Empty | Self::Unknown => Ok(()),
+            Self::Unsynced(nodes) => unknown::expect_new(store, nodes, &HashMap::new()),
+            Self::Fsynced(RollForward { chain, selected }) => {
+                unknown::expect_new(store, chain, selected)
+            }
+        }
+    }
+
+    fn unsynced(nodes: Vec<ChainNode>) -> Self {
+        if nodes.is_empty() { Self::Empty } else { Self::Unsynced(nodes) }
     }
 }
 

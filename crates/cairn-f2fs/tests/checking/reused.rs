@@ -175,3 +175,53 @@ fn a_sound_volume_gives_all_free_numbers() {
         assert_eq!(crate::check(device).unwrap().count(), 0, "round {round}");
     }
 }
+
+/// The NAT calls inodes free that were fsynced before a power cut: a mount that recovers would lose
+/// what was fsynced, so it refuses, and the check does not.
+#[test]
+fn what_was_fsynced_is_recovered_with_a_number_that_is_called_free() {
+    let device = volume(64 * MIB, &[]);
+    let fs = mounted(device.clone(), "");
+    add(&fs, "old", 60);
+    fs.unmount().unwrap();
+    let fs = mounted(device.clone(), "");
+    add(&fs, "new", 3);
+    let changed: Vec<u32> = (0..20)
+        .map(|number| {
+            let ino = fs.lookup(fs.root(), format!("old {number}").as_bytes()).unwrap().ino;
+            fs.write(ino, 4096, b"fsynced", IoFlags::empty()).unwrap();
+            fs.fsync(ino, 0, false).unwrap();
+            ino.get() as u32
+        })
+        .collect();
+    fs.shutdown(false).unwrap();
+    drop(fs);
+    let target = Target::of(&Arc::new(device.fork()));
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let sound = View::of(&sound);
+    let mut refused = 0;
+    for block in target.nat_blocks() {
+        for lost in [&changed[..], &changed[7..8]] {
+            let what = format!("{} of {block:#x}", lost.len());
+            let overlay = Arc::new(Overlay::new(Arc::new(target.device.fork())).unwrap());
+            let device: Arc<dyn BlockDevice> = overlay.clone();
+            let mut bytes = target.read(block);
+            for ino in lost {
+                let at = *ino as usize % ENTRIES * ENTRY;
+                bytes[at..at + ENTRY].fill(0);
+            }
+            device.write_at(block, bytes).unwrap();
+            match F2fs::open(device.clone(), Threads::new(), &MountOptions::default()) {
+                Ok(fs) => fs.shutdown(false).unwrap(),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(error.contains("that was fsynced is called free"), "{what}: {error}");
+                    refused += 1;
+                }
+            }
+            nothing_is_wrong(&repaired_view(&device, &what), &sound, &what);
+            fsck(&target, &overlay).unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+    }
+    assert_eq!(refused, 2);
+}
