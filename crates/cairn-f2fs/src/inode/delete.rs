@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Inode, has_blocks, tree, truncate_blocks};
 use crate::error::Result;
 use crate::format::Nid;
+use crate::format::node::XATTR_OFFSET;
 use crate::inode::read_mapper::ReadMapper;
 use crate::op::{Op, Operations};
 
@@ -24,6 +25,11 @@ pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     if has_blocks(&inode.state.read().record) {
         truncate_blocks::truncate_blocks(ops, inode, 0)?;
     }
+    let xattrs = inode.state.read().record.xattr_nid;
+    if !xattrs.is_none() {
+        // An error is one before anything changes.
+        ops.store()?.nodes.child(xattrs, inode.nid, XATTR_OFFSET)?;
+    }
     ops.change(0, |op| finish(op, inode))
 }
 
@@ -34,7 +40,7 @@ pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
 pub(crate) fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     inode.entries.clear(&op.inodes.dirty_entries);
     if has_blocks(&inode.state.read().record) {
-        while !truncate_blocks::truncate_piece(op, inode, 0)? {}
+        truncate_blocks::truncate_within(op, inode, 0)?;
     }
     finish(op, inode)
 }

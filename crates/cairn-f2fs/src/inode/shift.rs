@@ -218,7 +218,7 @@ impl Shift {
         for piece in pieces {
             point(op, inode, piece)?;
         }
-        while !truncate_blocks::truncate_piece(op, inode, self.size.div_ceil(BLOCK_BYTES))? {}
+        truncate_blocks::truncate_within(op, inode, self.size.div_ceil(BLOCK_BYTES))?;
         let mut state = inode.state.write();
         state.record.size = self.size;
         modified(op.inodes, inode, &mut state);

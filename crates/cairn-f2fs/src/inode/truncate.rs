@@ -12,6 +12,7 @@ use cairn_vfs::Error as VfsError;
 use super::attributes::modified;
 use super::data::check;
 use super::mapper::{InodeMapper, Policy};
+use super::truncate_blocks::Piece;
 use super::{Inode, attributes, inline, truncate_blocks, writeback};
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
@@ -73,13 +74,19 @@ pub(super) fn shrink(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) 
     inode.drop_hint(&ops.inodes);
     inode.map.forget_from(size.div_ceil(BLOCK_BYTES));
     let mut op = ops.begin_reserved(store.space.reserve(0)?)?;
-    let done = (|| {
-        while !truncate_blocks::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
-        let mut state = inode.state.write();
-        state.record.size = size;
-        modified(&ops.inodes, inode, &mut state);
-        Ok(())
-    })();
-    ops.mount.stop_after(&done);
-    done
+    let from = size.div_ceil(BLOCK_BYTES);
+    loop {
+        let done = truncate_blocks::truncate_piece(&mut op, inode, from);
+        ops.mount.stop_after(&done);
+        match done? {
+            Piece::Last => break,
+            Piece::Unfinished => {}
+            // The size stays.
+            Piece::Unreadable(error) => return Err(error),
+        }
+    }
+    let mut state = inode.state.write();
+    state.record.size = size;
+    modified(&ops.inodes, inode, &mut state);
+    Ok(())
 }

@@ -3,12 +3,13 @@
 //!
 //! Each part leaves a valid tree, so a checkpoint may come between two of them. If the whole
 //! truncation must survive a crash, the caller first makes the inode an orphan or lowers its size.
+//! So does a part that ends before a node that cannot be read: that is no operation half done.
 
 use std::sync::Arc;
 
 use super::Inode;
 use super::tree;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::Nid;
 use crate::format::node::{self, POINTERS};
 use crate::format::path::{NodeKind, TreeShape};
@@ -24,15 +25,44 @@ const NODES_A_PIECE: u32 = 16;
 /// # Errors
 /// A node is damaged (blocks below it stay in use), or the device failed.
 pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
-    while !ops.change(0, |op| truncate_piece(op, inode, from))? {}
-    Ok(())
+    loop {
+        match ops.change(0, |op| truncate_piece(op, inode, from))? {
+            Piece::Last => return Ok(()),
+            Piece::Unfinished => {}
+            Piece::Unreadable(error) => return Err(error),
+        }
+    }
 }
 
-/// A bounded part of [`truncate_blocks`]; true if it was the last one.
+/// As [`truncate_blocks`], within an operation, for an inode with few blocks.
 ///
 /// # Errors
 /// As [`truncate_blocks`].
-pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
+pub(crate) fn truncate_within(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    loop {
+        match truncate_piece(op, inode, from)? {
+            Piece::Last => return Ok(()),
+            Piece::Unfinished => {}
+            Piece::Unreadable(error) => return Err(error),
+        }
+    }
+}
+
+/// What a part of a truncation has left.
+pub(crate) enum Piece {
+    /// Nothing: it was the last one.
+    Last,
+    /// Further parts.
+    Unfinished,
+    /// What is before a node that cannot be read. The tree is valid.
+    Unreadable(Error),
+}
+
+/// A bounded part of [`truncate_blocks`].
+///
+/// # Errors
+/// As [`truncate_blocks`], when the part is half done.
+pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<Piece> {
     let mut cutter =
         Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
     // The tree shrinks from its end, so the inode's nids come in reverse order.
@@ -49,14 +79,15 @@ pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> 
                 inode.mark_dirty(cutter.op.inodes, &mut state);
             }
             Truncated::Kept => {}
-            Truncated::Unfinished => return Ok(false),
+            Truncated::Unfinished => return Ok(Piece::Unfinished),
+            Truncated::Unreadable(error) => return Ok(Piece::Unreadable(error)),
         }
     }
     let own = u64::from(cutter.shape.inode_slots);
     if from < own {
         cutter.inode_pointers()?;
     }
-    Ok(true)
+    Ok(Piece::Last)
 }
 
 enum Truncated {
@@ -66,6 +97,8 @@ enum Truncated {
     Kept,
     /// The piece is full.
     Unfinished,
+    /// The node, or one below it, cannot be read.
+    Unreadable(Error),
 }
 
 struct Cutter<'a, 'v> {
@@ -79,7 +112,10 @@ struct Cutter<'a, 'v> {
 
 impl Cutter<'_, '_> {
     fn subtree(&mut self, nid: Nid, offset: u32) -> Result<Truncated> {
-        let node = self.op.store.nodes.child(nid, self.inode.nid, offset)?;
+        let node = match self.op.store.nodes.child(nid, self.inode.nid, offset) {
+            Ok(node) => node,
+            Err(error) => return Ok(Truncated::Unreadable(error)),
+        };
         match node.kind() {
             NodeKind::Indirect | NodeKind::DoubleIndirect => self.indirect(&node),
             _ => self.direct(&node),
@@ -103,7 +139,7 @@ impl Cutter<'_, '_> {
                     kept = true;
                     break;
                 }
-                Truncated::Unfinished => return Ok(Truncated::Unfinished),
+                unfinished => return Ok(unfinished),
             }
         }
         self.end_of(node, kept)

@@ -13,24 +13,32 @@ use crate::op::Operations;
 /// Deletes all orphans.
 ///
 /// # Errors
-/// One could not be deleted.
+/// One could not be deleted, and the volume has stopped.
 pub(crate) fn delete_orphans(ops: &Operations) -> Result<()> {
     for orphan in ops.store()?.checkpoints.orphans.list() {
         match ops.inodes.inode(orphan.ino()) {
             Ok(inode) if inode.with_record(|record| record.links) > 0 => keep(ops, orphan)?,
-            Ok(inode) => delete::delete_inode(ops, &inode)?,
+            Ok(inode) => {
+                if let Err(error) = delete::delete_inode(ops, &inode) {
+                    ops.mount.check_writable()?;
+                    leave(ops, orphan, error)?;
+                }
+            }
             Err(Error::Vfs(cairn_vfs::Error::Stale)) => {
                 ops.store()?.checkpoints.orphans.remove(orphan);
             }
-            // The orphan stays recorded. The volume is mounted all the same.
-            Err(error) => {
-                tracing::warn!(nid = %orphan, %error, "an orphan could not be read: check and \
-                    repair the volume");
-                ops.store()?.checkpoints.raise(CheckpointFlags::FSCK);
-                let _ = ops.mount.observe(Err::<(), _>(error));
-            }
+            Err(error) => leave(ops, orphan, error)?,
         }
     }
+    Ok(())
+}
+
+/// An orphan that cannot be deleted stays recorded. The volume is mounted all the same.
+fn leave(ops: &Operations, orphan: Nid, error: Error) -> Result<()> {
+    tracing::warn!(nid = %orphan, %error, "an orphan could not be read: check and repair the \
+        volume");
+    ops.store()?.checkpoints.raise(CheckpointFlags::FSCK);
+    let _ = ops.mount.observe(Err::<(), _>(error));
     Ok(())
 }
 

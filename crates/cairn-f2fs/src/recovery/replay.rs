@@ -181,7 +181,7 @@ impl Replay<'_> {
         }
         let mut op = self.op(0)?;
         if is_inline && !was_inline {
-            while !truncate_blocks::truncate_piece(&mut op, inode, 0)? {}
+            truncate_blocks::truncate_within(&mut op, inode, 0)?;
         }
         {
             let node = tree::own_node(self.store, inode)?;
@@ -359,7 +359,7 @@ impl Replay<'_> {
         };
         if truncates {
             let mut op = self.op(0)?;
-            while !truncate_blocks::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
+            truncate_blocks::truncate_within(&mut op, inode, size.div_ceil(BLOCK_BYTES))?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Inodes of the chain that the NAT does not know.
 //!
-//! A power cut may leave nodes of a new file without the block that shows its creation: such a file
-//! was not fsynced yet, and is left out. If a valid node has the number, the file is not new, and the
-//! NAT is damaged: a checkpoint would cost what was fsynced.
+//! They are new. (A power cut may leave nodes of a new file without the block that shows its
+//! creation: such a file was not fsynced yet, and is left out.) If a valid node has the number, the
+//! NAT is damaged: a checkpoint would cost what was fsynced, or the older file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::format::Nid;
 use crate::format::node::Marks;
 use crate::store::Store;
 
-/// Expects that inodes of the chain which are not recovered are new.
+/// Expects that inodes of the chain which the NAT does not know are new.
 ///
 /// # Errors
 /// A valid node has the number of one of them.
@@ -23,13 +23,13 @@ pub(crate) fn expect_new(
     recovered: &HashMap<Nid, Recovered>,
 ) -> Result<()> {
     let fsynced = chain.iter().filter(|node| node.footer.marks.contains(Marks::FSYNC));
-    let left_out: HashSet<Nid> =
-        fsynced.map(|node| node.footer.ino).filter(|ino| !recovered.contains_key(ino)).collect();
-    if left_out.is_empty() {
+    let is_unknown = |ino: &Nid| recovered.get(ino).is_none_or(|found| found.created_by.is_some());
+    let unknown: HashSet<Nid> = fsynced.map(|node| node.footer.ino).filter(is_unknown).collect();
+    if unknown.is_empty() {
         return Ok(());
     }
     let mut known = None;
-    store.segments.nids_of_nodes(|nid| known = known.or(left_out.contains(&nid).then_some(nid)));
+    store.segments.nids_of_nodes(|nid| known = known.or(unknown.contains(&nid).then_some(nid)));
     let what = "the number of an inode that was fsynced is called free";
     known.map_or(Ok(()), |nid| Err(Corrupt::Nat { nid, what, value: 0 }.into()))
 }

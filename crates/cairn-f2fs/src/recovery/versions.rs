@@ -1,8 +1,9 @@
 //! The versions of an inode: the one of the checkpoint, and those of the chain.
 //!
-//! An inode keeps its type, and the room for its extra and its inline attributes, as long as it
-//! exists, and its number is not given away before the next checkpoint. So a version that differs
-//! in these is damaged. Which one is, cannot be told from the two: the inode is not recovered.
+//! An inode keeps its type, its generation, and the room for its extra and its inline attributes,
+//! as long as it exists, and its number is not given away before the next checkpoint. So a version
+//! that differs in these is damaged, or another inode's. Which one is right, cannot be told from the
+//! two: the inode is not recovered.
 //! Linux takes the type of the newest version, and reads the contents in its way.
 
 #![cfg_attr(
@@ -119,6 +120,10 @@ fn contradiction(ino: Nid, before: &Inode, now: &Inode) -> Option<Corrupt> {
     if now.kind != before.kind {
         let expected = "the inode had another type before it was fsynced";
         return bad("i_mode", now.kind.mode_bits().into(), expected);
+    }
+    if now.generation != before.generation {
+        let expected = "an inode of the same number was there before it was fsynced";
+        return bad("i_generation", now.generation.into(), expected);
     }
     let size = |inode: &Inode| inode.extra.as_ref().map_or(0, |extra| extra.size);
     if size(now) != size(before) {

@@ -9,7 +9,7 @@ use cairn_f2fs::F2fs;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, XattrMode};
 
 use crate::inject::Target;
-use crate::readers::View;
+use crate::readers::{View, repaired_view};
 use crate::repair::{apply, plan};
 use crate::stale::place_of;
 use crate::volume::{MIB, open, volume};
@@ -138,4 +138,94 @@ fn cut(fs: &F2fs, ino: Ino, size: u64) {
 fn overwrite(fs: &F2fs, ino: Ino) {
     fs.write(ino, 2 * 4096, &[9; 6 * 4096], IoFlags::empty()).unwrap();
     fs.fsync(ino, 0, false).unwrap();
+}
+
+/// A node of a file that the NAT calls free: the file can be neither deleted nor cut, and nothing
+/// else is stopped. The next mount leaves what is to be deleted to a repair.
+#[test]
+fn a_node_that_cannot_be_found_stops_nothing_else() {
+    const ENTRY: usize = 9;
+    let device = volume(64 * MIB, &[]);
+    let fs = open(device.clone(), "");
+    let create = |fs: &F2fs, name: &str| {
+        let made = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o600, &Caller::ROOT);
+        let ino = made.unwrap().ino;
+        fs.write(ino, 0, name.as_bytes(), IoFlags::empty()).unwrap();
+        ino
+    };
+    let gone = create(&fs, "gone");
+    fs.write(gone, 0, &vec![7; 12 << 20], IoFlags::empty()).unwrap();
+    fs.setxattr(gone, b"user.large", &[7; 2000], XattrMode::Set).unwrap();
+    create(&fs, "kept");
+    // More than the journal of the NAT holds.
+    for number in 0..60 {
+        create(&fs, &number.to_string());
+    }
+    fs.unmount().unwrap();
+    let target = Target::of(&device);
+    let number = |bytes: &[u8], at: std::ops::Range<usize>| {
+        u32::from_le_bytes(bytes[at].try_into().unwrap())
+    };
+    let gone = gone.get() as u32;
+    let nids: Vec<u32> = target
+        .nodes()
+        .iter()
+        .map(|at| target.read(*at))
+        .filter(|block| number(block, INO) == gone)
+        .map(|block| number(&block, NID))
+        .collect();
+    assert!(nids.len() > 3, "{nids:?}");
+    type Act = fn(&F2fs, Ino) -> bool;
+    let acts: [(&str, Act); 3] = [
+        ("deleted", |fs, _| fs.unlink(fs.root(), b"gone").is_ok()),
+        ("emptied", |fs, ino| set_size(fs, ino, 0)),
+        ("cut", |fs, ino| set_size(fs, ino, 8192)),
+    ];
+    for (nid, (what, act)) in nids.iter().flat_map(|nid| acts.map(|act| (*nid, act))) {
+        let what = format!("{what} without the node {nid}");
+        let device = Arc::new(target.device.fork());
+        for block in target.nat_blocks() {
+            let mut bytes = target.read(block);
+            let at = nid as usize * ENTRY;
+            bytes[at..at + ENTRY].fill(0);
+            device.load(block, &bytes);
+        }
+        let fs = open(device.clone(), "");
+        create(&fs, "before");
+        act(&fs, Ino(gone.into()));
+        create(&fs, "after");
+        close(&fs, &what);
+        for again in ["", "once more"] {
+            let text = lines(&check(device.clone()).unwrap());
+            assert!(ERRORS.iter().any(|code| text.contains(code)), "{what}:\n{text}");
+            let fs = open(device.clone(), "");
+            for name in ["kept", "before", "after"] {
+                let mut read = [0; 16];
+                let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
+                let len = fs.read(ino, 0, &mut read, IoFlags::empty()).unwrap();
+                assert_eq!(&read[..len], name.as_bytes(), "{what} {again}");
+            }
+            close(&fs, &what);
+        }
+        let device: Arc<dyn BlockDevice> = device;
+        let view = repaired_view(&device, &what);
+        assert!(
+            ["/kept", "/before", "/after"]
+                .iter()
+                .all(|name| { view.found[name.as_bytes()].bytes == name.as_bytes()[1..] }),
+            "{what}"
+        );
+    }
+}
+
+fn set_size(fs: &F2fs, ino: Ino, size: u64) -> bool {
+    fs.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).is_ok()
+}
+
+/// An unmount tells what it could not delete.
+fn close(fs: &F2fs, what: &str) {
+    if let Err(error) = fs.unmount() {
+        let error = error.to_string();
+        assert!(error.contains("a pointer names a node that does not exist"), "{what}: {error}");
+    }
 }

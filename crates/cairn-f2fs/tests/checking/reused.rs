@@ -8,14 +8,16 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_f2fs::format::CheckpointFlags;
+use cairn_check::repair::Scope;
+use cairn_f2fs::format::{CheckpointFlags, inode};
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::inject::{Injection, Target};
+use crate::lines;
 use crate::packs::seal;
 use crate::readers::{View, repaired_view};
-use crate::repair::fsck;
+use crate::repair::{apply, fsck, plan};
 use crate::types::plant;
 use crate::volume::{MIB, volume};
 
@@ -176,27 +178,35 @@ fn a_sound_volume_gives_all_free_numbers() {
     }
 }
 
-/// The NAT calls inodes free that were fsynced before a power cut: a mount that recovers would lose
-/// what was fsynced, so it refuses, and the check does not.
-#[test]
-fn what_was_fsynced_is_recovered_with_a_number_that_is_called_free() {
+/// A volume after a power cut: of old files, 20 were changed and fsynced, and a new one was. The
+/// numbers of the changed ones, of another old one, and of the new one.
+fn cut() -> (Target, Vec<u32>, [u32; 2]) {
     let device = volume(64 * MIB, &[]);
     let fs = mounted(device.clone(), "");
     add(&fs, "old", 60);
     fs.unmount().unwrap();
     let fs = mounted(device.clone(), "");
     add(&fs, "new", 3);
+    let number = |name: &str| fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
     let changed: Vec<u32> = (0..20)
-        .map(|number| {
-            let ino = fs.lookup(fs.root(), format!("old {number}").as_bytes()).unwrap().ino;
+        .map(|index| {
+            let ino = number(&format!("old {index}"));
             fs.write(ino, 4096, b"fsynced", IoFlags::empty()).unwrap();
             fs.fsync(ino, 0, false).unwrap();
             ino.get() as u32
         })
         .collect();
+    let others = ["old 40", "new 0"].map(|name| number(name).get() as u32);
     fs.shutdown(false).unwrap();
     drop(fs);
-    let target = Target::of(&Arc::new(device.fork()));
+    (Target::of(&Arc::new(device.fork())), changed, others)
+}
+
+/// The NAT calls inodes free that were fsynced before a power cut: a mount that recovers would lose
+/// what was fsynced, so it refuses, and the check does not.
+#[test]
+fn what_was_fsynced_is_recovered_with_a_number_that_is_called_free() {
+    let (target, changed, _) = cut();
     let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
     let sound = View::of(&sound);
     let mut refused = 0;
@@ -224,4 +234,48 @@ fn what_was_fsynced_is_recovered_with_a_number_that_is_called_free() {
         }
     }
     assert_eq!(refused, 2);
+}
+
+/// A new file was fsynced with the number of an old one that the NAT calls free, as Linux gives it
+/// away: a mount refuses, and the old file stays.
+#[test]
+fn the_number_of_a_node_in_use_is_not_recovered_for_a_new_file() {
+    let (target, _, [old, new]) = cut();
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let sound = View::of(&sound);
+    let device = target.device.fork();
+    let mut renumbered = 0;
+    for at in (0..64 * MIB).step_by(4096) {
+        let mut bytes = target.read(at);
+        if bytes[4072..4080] == [new, new].map(u32::to_le_bytes).concat()[..] {
+            bytes[4072..4080].copy_from_slice(&[old, old].map(u32::to_le_bytes).concat());
+            inode::seal(&mut bytes, target.layout());
+            device.load(at, &bytes);
+            renumbered += 1;
+        }
+    }
+    assert!(renumbered > 0);
+    for block in target.nat_blocks() {
+        let mut bytes = target.read(block);
+        bytes[old as usize * ENTRY..][..ENTRY].fill(0);
+        device.load(block, &bytes);
+    }
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let opened = F2fs::open(device.clone(), Threads::new(), &MountOptions::default());
+    let error = opened.err().expect("the volume is damaged").to_string();
+    assert!(error.contains("that was fsynced is called free"), "{error}");
+    let safe = plan(&device, Scope::Accounting).unwrap();
+    assert!(safe.after.count() > 0, "{}", lines(&safe.after));
+    let all = plan(&device, Scope::All).unwrap();
+    let lost: Vec<_> = all.steps.losing().map(ToString::to_string).collect();
+    assert!(lost.len() == 1 && lost[0].contains("what was fsynced of new 0"), "{lost:?}");
+    apply(&all, &device);
+    assert_eq!(crate::check(device.clone()).unwrap().count(), 0);
+    let mut view = View::of(&device);
+    let mut sound = sound;
+    for view in [&mut view, &mut sound] {
+        view.found.remove(&b"/new 0"[..]);
+    }
+    nothing_is_wrong(&view, &sound, "repaired");
+    assert!(view.failed.is_empty());
 }
