@@ -25,28 +25,27 @@ const CTIME_AT: usize = 40;
 /// What a node loses that was found in one of several blocks.
 const OLDER: &str = "what the node had later, if this block is an old one";
 
-/// Nodes that are looked for, and the inode whose node each is.
-type Wanted = BTreeMap<Nid, Option<Nid>>;
+/// Nodes that are looked for, and the inodes whose node each may be: what refers to it and a wrong
+/// entry of the NAT may name different ones. Any, if there are none.
+type Wanted = BTreeMap<Nid, BTreeSet<Nid>>;
 
 impl Edit<'_> {
     /// Sets the NAT's entries of nodes that were found. False if there are none.
     pub(super) fn find_nodes(&mut self, findings: &[Finding]) -> Result<bool> {
         let mut wanted = Wanted::new();
         for (nid, ino) in findings.iter().filter_map(wanted_of) {
-            // What refers to a node knows its inode.
-            let known = wanted.entry(nid).or_default();
-            *known = known.or(ino);
+            wanted.entry(nid).or_default().extend(ino);
         }
         wanted.retain(|nid, _| self.layout.is_nid(*nid));
         let mut found = BTreeMap::new();
-        for (nid, ino) in wanted.clone() {
+        for (nid, inos) in wanted.clone() {
             let addr = self.entry(nid)?.block_addr;
             if self.layout.in_main(addr)
                 && let Some(footer) = self.footer(addr)?
                 && footer.nid == nid
             {
                 wanted.remove(&nid);
-                if is_of(&footer, ino) {
+                if is_of(&footer, &inos) {
                     found.insert(nid, (addr, footer));
                 }
             }
@@ -55,7 +54,7 @@ impl Edit<'_> {
         let mut doubtful = BTreeMap::new();
         if !wanted.is_empty() {
             for (nid, list) in self.scan(&wanted)? {
-                let is_referred_to = wanted.get(&nid).is_some_and(Option::is_some);
+                let is_referred_to = wanted.get(&nid).is_some_and(|inos| !inos.is_empty());
                 let Some(newest) = list.iter().max_by_key(|one| one.age()) else { continue };
                 let is_sure = match newest.is_marked {
                     true => true,
@@ -113,7 +112,9 @@ impl Edit<'_> {
             let addr = self.entry(nid)?.block_addr;
             if self.layout.in_main(addr)
                 && let Some(footer) = self.footer(addr)?
-                && wanted.get(&footer.nid).is_some_and(|ino| ino.is_some() && is_of(&footer, *ino))
+                && wanted
+                    .get(&footer.nid)
+                    .is_some_and(|inos| !inos.is_empty() && is_of(&footer, inos))
             {
                 wanted.remove(&footer.nid);
                 found.insert(footer.nid, (addr, footer));
@@ -191,7 +192,7 @@ impl Edit<'_> {
                 let image = self.read(addr.get().into())?;
                 let footer = NodeFooter::read(&image);
                 if !self.layout.is_nid(footer.ino)
-                    || !wanted.get(&footer.nid).is_some_and(|ino| is_of(&footer, *ino))
+                    || !wanted.get(&footer.nid).is_some_and(|inos| is_of(&footer, inos))
                 {
                     continue;
                 }
@@ -229,9 +230,9 @@ fn ctime_of(image: &[u8]) -> u64 {
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Is it the footer of a node of this inode, if that is known?
-fn is_of(footer: &NodeFooter, ino: Option<Nid>) -> bool {
-    ino.is_none_or(|ino| footer.ino == ino)
+/// Is it the footer of a node of one of these inodes, if they are known?
+fn is_of(footer: &NodeFooter, inos: &BTreeSet<Nid>) -> bool {
+    inos.is_empty() || inos.contains(&footer.ino)
 }
 
 /// The node that a finding misses, and the inode whose node it is.
