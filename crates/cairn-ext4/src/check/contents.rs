@@ -39,6 +39,7 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         true => Attributes::default(),
         false => attributes::check(state, ino, record, &mut claims),
     };
+    translator(state, record, &mut claims);
     if kind == FileKind::Directory {
         state.totals.directories.fetch_add(1, Relaxed);
     }
@@ -88,6 +89,17 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         blocks_512 = space(state, ino, record, claims.clusters, &attributes);
     }
     quota::count(state, ino, record, (blocks_512, attributes.values));
+}
+
+/// The block of an inode of the Hurd's translator.
+fn translator(state: &State, record: &Record, claims: &mut Claims<'_>) {
+    let Some(pba) = record.translator(&state.layout) else { return };
+    let is_free = !state.claimed.contains(state.cluster(pba.get()));
+    if state.layout.contains(pba, 1) && is_free {
+        claims.claim_block(pba);
+    } else {
+        state.totals.translators.fetch_add(1, Relaxed);
+    }
 }
 
 /// The flag of fs-verity on a volume without the feature. Linux opens no such file. One that has

@@ -108,7 +108,6 @@ fn once(
     opened.findings.into_iter().for_each(|finding| state.findings.add(finding));
     superblock::check_fields(&state);
     groups::open(&mut state);
-    superblock::check_creator(&state);
     named::check(&mut state);
     for ino in state.system_inodes() {
         if let Some(facts) = state.facts(ino) {

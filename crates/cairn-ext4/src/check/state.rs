@@ -60,6 +60,8 @@ pub(super) struct Totals {
     pub(super) used_clusters: AtomicU64,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,
+    /// Inodes of the Hurd whose translator is no block that they can have.
+    pub(super) translators: AtomicU64,
     /// Extent trees, files in inodes, and values in inodes of their own, without the feature.
     pub(super) trees: AtomicU64,
     pub(super) inline: AtomicU64,
