@@ -50,6 +50,7 @@ mod links;
 mod log;
 mod magic;
 mod map;
+mod map_bit;
 mod mmp;
 mod named;
 mod one_bit;

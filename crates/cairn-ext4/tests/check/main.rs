@@ -21,6 +21,7 @@ mod injected;
 mod lies;
 mod lost_log;
 mod lost_table;
+mod map_bits;
 mod marked;
 mod mmp;
 mod one_bit;

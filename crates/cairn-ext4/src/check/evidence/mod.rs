@@ -11,6 +11,7 @@ mod descriptors;
 mod fields;
 mod guesses;
 mod links;
+mod maps;
 mod root;
 mod values;
 mod witnesses;
@@ -78,23 +79,24 @@ fn is_systematic(state: &State, report: &Report) -> bool {
     many || is_rootless || (groups >= 3 && groups.saturating_mul(2) >= state.layout.groups.into())
 }
 
-/// Other values that the fields of the volume may have had, the likeliest first.
-pub(super) fn candidates(
-    device: &dyn BlockDevice,
-    state: &State,
-    report: &Report,
-) -> Vec<Candidate> {
-    // With these, the superblock is not the first one as it is.
+/// Is the superblock that was read not the first one as it is?
+fn is_replaced(report: &Report) -> bool {
     let replaced = [
         &kinds::SUPERBLOCK_BIT,
         &kinds::SUPERBLOCK_DAMAGED,
         &kinds::SUPERBLOCK_CHECKSUM,
         &kinds::SUPERBLOCK_REVISION,
     ];
-    let is_replaced = |(kind, _): &(&'static cairn_check::Kind, u64)| {
-        replaced.iter().any(|other| other.code == kind.code)
-    };
-    if report.counts.iter().any(is_replaced) {
+    report.counts.iter().any(|(kind, _)| replaced.iter().any(|other| other.code == kind.code))
+}
+
+/// Other values that the fields of the volume may have had, the likeliest first.
+pub(super) fn candidates(
+    device: &dyn BlockDevice,
+    state: &State,
+    report: &Report,
+) -> Vec<Candidate> {
+    if is_replaced(report) {
         return Vec::new();
     }
     let mut found = witnesses::seeds(device, state);
@@ -109,4 +111,21 @@ pub(super) fn candidates(
         found.extend(guesses::candidates(device, state));
     }
     found
+}
+
+/// Single bits whose damage may show in numbers alone: block maps.
+pub(super) fn single_bits(state: &State, report: &Report) -> Vec<Candidate> {
+    maps::candidates(state, report)
+}
+
+/// Does a report with such a bit right show that it was wrong? `before` is the one without it.
+pub(super) fn explains(candidate: &Candidate, before: &Report, report: &Report) -> bool {
+    let corrected = [kinds::MAP_BIT.code, kinds::SUPERBLOCK_CONTRADICTED.code];
+    let count = |report: &Report| {
+        let others = report.counts.iter().filter(|(kind, _)| !corrected.contains(&kind.code));
+        others.fold(0_u64, |all, (_, count)| all.saturating_add(*count))
+    };
+    !is_partial(report)
+        && weight(report) <= weight(before)
+        && candidate.is_proved(count(before), count(report))
 }
