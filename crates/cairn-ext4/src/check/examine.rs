@@ -107,7 +107,7 @@ impl Trial<'_> {
 
     /// With a single bit right, if less is found then.
     fn bits(&self, mut best: Examined) -> Result<Examined> {
-        for candidate in evidence::single_bits(&best.state, &best.report) {
+        for candidate in evidence::single_bits(&*self.device, &best.state, &best.report) {
             let Some(mut other) = self.with(&candidate)? else { continue };
             if other.report.cancelled {
                 best.report.cancelled = true;

@@ -63,6 +63,7 @@ mod plain_bit;
 mod quota;
 mod record;
 pub mod repair;
+mod reserved;
 mod resize_inode;
 mod secret;
 mod source;

@@ -6,6 +6,7 @@ use cairn_base::Pba;
 use cairn_check::{Finding, Place, Value};
 
 use super::kinds;
+use super::reserved;
 use super::state::State;
 use crate::dir::hash::HALF_MD4;
 use crate::format::features::{Compat, Incompat, RoCompat};
@@ -22,9 +23,9 @@ pub(super) fn check_fields(state: &State) {
     let wrong = |field: &'static str, stored: u64, computed: u64| {
         state.differ(&kinds::SUPERBLOCK_FIELD, Place::field(field), stored, computed);
     };
-    let reserved = state.superblock.reserved_blocks();
-    if reserved > layout.blocks_count / 2 {
-        wrong("s_r_blocks_count", reserved, layout.blocks_count / 2);
+    let stored = state.superblock.reserved_blocks();
+    if stored > layout.blocks_count / 2 {
+        wrong("s_r_blocks_count", stored, reserved::right(state, stored));
     }
     if layout.reserved_gdt_blocks > 0 && !features.compat(Compat::RESIZE_INODE) {
         wrong("s_reserved_gdt_blocks", layout.reserved_gdt_blocks.into(), 0);

@@ -19,6 +19,7 @@ mod full;
 mod hostile;
 mod injected;
 mod lies;
+mod lost_bits;
 mod lost_log;
 mod lost_table;
 mod map_bits;

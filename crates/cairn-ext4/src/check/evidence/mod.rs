@@ -8,11 +8,13 @@
 
 mod candidate;
 mod descriptors;
+mod features;
 mod fields;
 mod guesses;
 mod links;
 mod maps;
 mod root;
+mod uuids;
 mod values;
 mod witnesses;
 
@@ -100,6 +102,7 @@ pub(super) fn candidates(
         return Vec::new();
     }
     let mut found = witnesses::seeds(device, state);
+    found.extend(uuids::candidates(device, state));
     found.extend(values::candidates(device, state));
     found.extend(witnesses::candidates(device, state));
     if report.counts.iter().any(|(kind, _)| kind.code == kinds::INODE_FLAGS.code) {
@@ -113,9 +116,18 @@ pub(super) fn candidates(
     found
 }
 
-/// Single bits whose damage may show in numbers alone: block maps.
-pub(super) fn single_bits(state: &State, report: &Report) -> Vec<Candidate> {
-    maps::candidates(state, report)
+/// Single bits whose damage may show in numbers alone: features, and block maps.
+pub(super) fn single_bits(
+    device: &dyn BlockDevice,
+    state: &State,
+    report: &Report,
+) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    if !is_replaced(report) {
+        found = features::candidates(device, state, report);
+    }
+    found.extend(maps::candidates(state, report));
+    found
 }
 
 /// Does a report with such a bit right show that it was wrong? `before` is the one without it.
