@@ -109,6 +109,8 @@ pub(super) struct State {
     pub(super) user: Option<String>,
     /// What each owner uses, if the volume counts it.
     pub(super) usage: Option<Counted>,
+    /// What of that are symbolic links in their inodes.
+    pub(super) inline_links: Counted,
     /// The log was replayed, or the volume is in use: totals in the superblock are old.
     pub(super) is_recovered: bool,
     pub(super) cancelled: AtomicBool,
@@ -155,6 +157,7 @@ impl State {
             doubted_marks: DoubtedMarks::default(),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
+            inline_links: Counted::default(),
             user: None,
             is_recovered: false,
             cancelled: AtomicBool::new(false),
