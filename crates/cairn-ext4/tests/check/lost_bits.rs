@@ -144,3 +144,33 @@ fn a_single_wrong_checksum_says_nothing_of_the_uuid() {
         assert_eq!(complaint(&after, &hurt), None);
     }
 }
+
+/// What nobody can check says what is wrong, and which bytes would be right.
+#[test]
+fn a_superblock_that_is_refused_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image_of(&path, SMALL, POINTERS);
+    let sound = read_image(&path).unwrap();
+    for (at, bits, word, says) in [
+        (77, 4, 76, "revision 1025"),
+        (97, 8, 96, "FEATURE_I11"),
+        (96, 8, 96, "external journal"),
+        (98, 2, 0, "casefold"),
+    ] {
+        let device = sound.fork();
+        let byte = device.read_at(1024 + at, 1).unwrap()[0];
+        device.write_at(1024 + at, vec![byte ^ bits]).unwrap();
+        assert!(complaint(&device, &hurt).is_some(), "{says}");
+        let error = crate::support::check(std::sync::Arc::new(device)).expect_err(says);
+        let error = error.to_string();
+        assert!(error.contains(says), "{error}");
+        if word == 0 {
+            continue;
+        }
+        let right = sound.read_at(1024 + word, 4).unwrap();
+        let right = right[..4].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
+        let set = format!("the 4 bytes at offset {} of", 1024 + word);
+        assert!(error.contains(&set) && error.contains(&right.join(" ")), "{error}");
+    }
+}
