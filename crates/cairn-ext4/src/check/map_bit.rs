@@ -8,6 +8,8 @@
 
 mod blocks;
 
+use std::ops::Range;
+
 use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba};
 use cairn_block::IoBuf;
@@ -17,7 +19,7 @@ use super::map;
 use super::owners::has_map;
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor};
-use crate::format::extent::ROOT_BYTES;
+use crate::format::extent::{ROOT_BYTES, ROOT_CAPACITY, block_capacity};
 use crate::format::features::RoCompat;
 use crate::format::indirect::decode;
 use crate::format::inode::{Inode as Record, InodeFlags};
@@ -34,6 +36,8 @@ const I_BLOCK: usize = 40;
 const ENTRY: usize = 12;
 /// Bytes of the header that say something of the map.
 const HEADER: usize = 8;
+/// The bits of the header that have its capacity.
+const CAPACITY_BITS: Range<usize> = 32..48;
 /// The longest extent that has contents; a longer one was never written.
 const WRITTEN: u16 = 1 << 15;
 /// Bits of a size.
@@ -250,6 +254,9 @@ impl Search<'_> {
             false => search.pointers(part),
         };
         part(self, Part { pba: place.pba, from, bytes })?;
+        if !self.found.is_empty() {
+            return Some(());
+        }
         for pba in nodes.iter().take(MOST_NODES) {
             let Ok(bytes) = self.state.source.block(*pba) else { continue };
             part(self, Part { pba: *pba, from: 0, bytes: &bytes })?;
@@ -258,8 +265,18 @@ impl Search<'_> {
     }
 
     fn extents(&mut self, part: Part<'_>) -> Option<()> {
+        let room = match part.bytes.len() {
+            ROOT_BYTES => ROOT_CAPACITY,
+            _ => block_capacity(self.state.layout.block_size),
+        };
         for bit in 0..HEADER.saturating_mul(8) {
-            self.attempt(part, bit)?;
+            // A node may have a little less room than its block, but is not made so.
+            let mut header = part.bytes.get(..HEADER)?.to_vec();
+            flip(&mut header, bit);
+            let max = header.get(4..)?.first_chunk().copied().map(u16::from_le_bytes);
+            if !CAPACITY_BITS.contains(&bit) || max.map(usize::from) == Some(room) {
+                self.attempt(part, bit)?;
+            }
         }
         let word =
             |at: usize| part.bytes.get(at..)?.first_chunk().map(|two| u16::from_le_bytes(*two));

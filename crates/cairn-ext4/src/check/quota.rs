@@ -1,8 +1,8 @@
 //! Quota files: what they count, against what users, groups and projects have.
 //!
 //! Linux counts the inodes of files, and their blocks as `i_blocks` does. Inodes that belong to the
-//! volume are nobody's. e2fsck leaves out symbolic links that are contents in the inode: a file that
-//! counts all or some of these, or none, is right.
+//! volume are nobody's. e2fsck leaves out symbolic links that are contents in the inode: a file
+//! that counts all or some of these, or none, is right.
 
 use std::collections::BTreeMap;
 

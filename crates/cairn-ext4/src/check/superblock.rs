@@ -149,8 +149,8 @@ pub(super) fn check_totals(state: &State) {
     }
 }
 
-/// Only the Hurd has translators, in the place of Linux's change counter. Where these are no blocks,
-/// Linux has written the inodes.
+/// Only the Hurd has translators, in the place of Linux's change counter. Where these are no
+/// blocks, Linux has written the inodes.
 fn check_translators(state: &State) {
     if state.totals.translators.load(Relaxed) > 0 {
         let (place, stored) = (Place::field("s_creator_os"), state.superblock.raw.s_creator_os);

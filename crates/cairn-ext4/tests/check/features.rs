@@ -260,8 +260,8 @@ fn an_odd_size_of_descriptors_is_found_where_it_has_no_use() {
     }
 }
 
-/// A volume may be made for any system. Linux refuses those of the Hurd with features that it has no
-/// room for.
+/// A volume may be made for any system. Linux refuses those of the Hurd with features that it has
+/// no room for.
 #[test]
 fn the_creator_of_a_volume_is_no_defect() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Single bits of a superblock without a checksum and without a backup, whose damage shows in
-//! numbers alone. What would be lost by a repair of the numbers is kept: only the superblock changes.
+//! Single bits of a superblock without a checksum, whose damage shows in numbers alone. Not the
+//! numbers are repaired, but the bit: only the superblock changes.
 
 use std::path::Path;
 

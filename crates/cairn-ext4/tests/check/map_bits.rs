@@ -49,9 +49,8 @@ fn a_wrong_bit_of_an_extent_is_corrected() {
     let sound = read_image(&path).unwrap();
     let before = snapshot(sound.fork());
     let root = place_of(&path, "/file") + I_BLOCK;
-    // The mark, entries and depth of the header; of the extent all but the bit of those that were
-    // never written.
-    let header = (0..32).chain(48..64).map(|bit| (root, bit));
+    // The header; of the extent all but the bit of those that were never written.
+    let header = (0..64).map(|bit| (root, bit));
     let extent = (0..96).filter(|bit| *bit != 47).map(|bit| (root + 12, bit));
     let middle = (48..96).map(|bit| (leaf + 12 + 12 * 10, bit));
     for (at, bit) in header.chain(extent).chain(middle).step_by(step()) {
@@ -120,7 +119,9 @@ fn a_wrong_bit_of_a_pointer_is_corrected() {
         }
     }
     // Slots that the file does not use.
-    for (at, bit) in [(root + 4 * 13, 12), (root + 4 * 14, 9), (indirect + 4 * 200, 11)] {
+    for (at, bit) in
+        [(root + 4 * 13, 12), (root + 4 * 14, 9), (root + 4 * 14, 2), (indirect + 4 * 200, 11)]
+    {
         let what = format!("byte {at}, bit {bit}");
         assert_corrected(&flipped(&sound, at, bit), &before, &hurt, &what);
     }
