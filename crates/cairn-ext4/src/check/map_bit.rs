@@ -24,6 +24,7 @@ use crate::format::features::RoCompat;
 use crate::format::indirect::decode;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
+use crate::format::xattr::MAGIC;
 use blocks::Blocks;
 
 /// Blocks of a map that are looked at, at most.
@@ -32,6 +33,8 @@ const MOST_NODES: usize = 1024;
 const MOST_READS: usize = 1 << 17;
 /// Offset of `i_block` in a record.
 const I_BLOCK: usize = 40;
+/// Offset of `i_file_acl_lo`, the block of attributes.
+const I_FILE_ACL: usize = 104;
 /// Bytes of an extent, an index, and the header before them.
 const ENTRY: usize = 12;
 /// Bytes of the header that say something of the map.
@@ -236,7 +239,21 @@ impl Search<'_> {
         let besides = [record.file_acl != Pba(0), record.translator(&self.state.layout).is_some()];
         let all = besides.into_iter().fold(all, |all, has| all.saturating_add(has.into()));
         let is_counted = all << self.state.units() == record.blocks_512;
-        is_once && is_counted && ranges.iter().all(|(from, len)| self.blocks.may_have(*from, *len))
+        let has_list = self.has_list(record);
+        is_once
+            && is_counted
+            && has_list
+            && ranges.iter().all(|(from, len)| self.blocks.may_have(*from, *len))
+    }
+
+    /// Has the inode no attribute block, or one that begins like such a block?
+    fn has_list(&mut self, record: &Record) -> bool {
+        let acl = record.file_acl;
+        let begins = || {
+            let block = self.state.source.block(acl).ok();
+            block.is_some_and(|block| block.first_chunk() == Some(&MAGIC.to_le_bytes()))
+        };
+        acl == Pba(0) || self.state.layout.contains(acl, 1) && begins()
     }
 
     /// Tries all bits. `None` if there are too many.
@@ -254,6 +271,11 @@ impl Search<'_> {
             false => search.pointers(part),
         };
         part(self, Part { pba: place.pba, from, bytes })?;
+        let from = place.offset.checked_add(I_FILE_ACL)?;
+        let bytes = block.get(from..from.checked_add(size_of::<u32>())?)?;
+        for bit in 0..as_index(u32::BITS) {
+            self.attempt(Part { pba: place.pba, from, bytes }, bit)?;
+        }
         if !self.found.is_empty() {
             return Some(());
         }

@@ -118,6 +118,12 @@ fn a_wrong_bit_of_a_pointer_is_corrected() {
             assert_corrected(&flipped(&sound, at, bit), &before, &hurt, &what);
         }
     }
+    // Attributes that the file does not have.
+    for bit in (0..32).step_by(step()) {
+        let what = format!("attributes, bit {bit}");
+        let at = root - I_BLOCK + 104;
+        assert_corrected(&flipped(&sound, at, bit), &before, &hurt, &what);
+    }
     // Slots that the file does not use.
     for (at, bit) in
         [(root + 4 * 13, 12), (root + 4 * 14, 9), (root + 4 * 14, 2), (indirect + 4 * 200, 11)]

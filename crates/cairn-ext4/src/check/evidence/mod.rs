@@ -137,7 +137,14 @@ pub(super) fn explains(candidate: &Candidate, before: &Report, report: &Report) 
         let others = report.counts.iter().filter(|(kind, _)| !corrected.contains(&kind.code));
         others.fold(0_u64, |all, (_, count)| all.saturating_add(*count))
     };
+    let inodes: Vec<u64> =
+        candidate.findings.iter().filter_map(|finding| finding.place.inode).collect();
+    let is_left = report.findings.iter().any(|finding| {
+        let is_other = !corrected.contains(&finding.kind.code);
+        is_other && finding.place.inode.is_some_and(|ino| inodes.contains(&ino))
+    });
     !is_partial(report)
+        && !is_left
         && weight(report) <= weight(before)
         && candidate.is_proved(count(before), count(report))
 }
