@@ -39,6 +39,7 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         true => Attributes::default(),
         false => attributes::check(state, ino, record, &mut claims),
     };
+    translator(state, record, &mut claims);
     if kind == FileKind::Directory {
         state.totals.directories.fetch_add(1, Relaxed);
     }
@@ -88,6 +89,17 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         blocks_512 = space(state, ino, record, claims.clusters, &attributes);
     }
     quota::count(state, ino, record, (blocks_512, attributes.values));
+}
+
+/// The block of an inode of the Hurd's translator.
+fn translator(state: &State, record: &Record, claims: &mut Claims<'_>) {
+    let Some(pba) = record.translator(&state.layout) else { return };
+    let is_free = !state.claimed.contains(state.cluster(pba.get()));
+    if state.layout.contains(pba, 1) && is_free {
+        claims.claim_block(pba);
+    } else {
+        state.totals.translators.fetch_add(1, Relaxed);
+    }
 }
 
 /// The flag of fs-verity on a volume without the feature. Linux opens no such file. One that has
@@ -278,7 +290,16 @@ fn size_of_file(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>, i
         let finding = Finding::new(kind, place.in_field("i_block"));
         return state.findings.add(finding.stored(claims.behind).computed(0_u32));
     }
+    let block = u64::from(state.layout.block_size);
+    let implied = size_with_bit(record.size, implied, block).unwrap_or(implied);
     state.differ(kind, place.in_field("i_size"), record.size, implied);
+}
+
+/// The size with the only one bit changed by which the file ends in its last block.
+fn size_with_bit(stored: u64, implied: u64, block: u64) -> Option<u64> {
+    let fits = |size: &u64| size.div_ceil(block).saturating_mul(block) == implied;
+    let mut sizes = (0..u64::BITS).map(|bit| stored ^ 1 << bit).filter(fits);
+    sizes.next().filter(|_| sizes.next().is_none())
 }
 
 /// `i_blocks`: all clusters, and the space of values in inodes of their own.

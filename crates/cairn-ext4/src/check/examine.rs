@@ -45,39 +45,81 @@ pub(super) fn examine(
     findings: fn() -> Findings,
     tries: bool,
 ) -> Result<Examined> {
-    let mut best = once(device.clone(), runtime, observer.clone(), findings())?;
-    let before = evidence::weight(&best.report);
+    let best = once(device.clone(), runtime, observer.clone(), findings())?;
     // What a device does not give looks damaged, or is not missed: then nothing is proved.
-    if before == 0 || best.report.cancelled || !tries || evidence::is_partial(&best.report) {
+    if best.report.cancelled || !tries || evidence::is_partial(&best.report) {
         return Ok(best);
     }
-    let mut least = before;
-    for candidate in evidence::candidates(&*device, &best.state, &best.report) {
-        let quiet: Arc<dyn Observer> = Arc::new(Quiet(observer.clone()));
-        let Ok(overlay) = Overlay::new(device.clone()) else { break };
+    let trial = Trial { device, runtime, observer, findings };
+    let best = match evidence::weight(&best.report) {
+        0 => best,
+        before => trial.fields(best, before)?,
+    };
+    match best.correction.is_none() && !best.report.cancelled {
+        true => trial.bits(best),
+        false => Ok(best),
+    }
+}
+
+/// Checks with other values.
+struct Trial<'a> {
+    device: Arc<dyn BlockDevice>,
+    runtime: &'a Arc<dyn Runtime>,
+    observer: &'a Arc<dyn Observer>,
+    findings: fn() -> Findings,
+}
+
+impl Trial<'_> {
+    /// The volume with the values of a candidate. `None` if nothing can be read then.
+    fn with(&self, candidate: &Candidate) -> Result<Option<Examined>> {
+        let quiet: Arc<dyn Observer> = Arc::new(Quiet(self.observer.clone()));
+        let Ok(overlay) = Overlay::new(self.device.clone()) else { return Ok(None) };
         let overlay: Arc<dyn BlockDevice> = Arc::new(overlay);
         candidate.write(&*overlay)?;
-        // With a wrong value there may be nothing that can be read.
-        let found = findings();
+        let found = (self.findings)();
         candidate.findings.iter().for_each(|finding| found.add(finding.clone()));
-        let Ok(mut other) = once(overlay, runtime, quiet, found) else { continue };
-        if other.report.cancelled {
-            best.report.cancelled = true;
-            return Ok(best);
-        }
-        let weight = evidence::weight(&other.report);
-        if !evidence::is_partial(&other.report)
-            && weight < least
-            && evidence::is_proved(&candidate, before, &other.report)
-        {
-            other.correction = Some(candidate);
-            (best, least) = (other, weight);
-        }
-        if least == 0 {
-            break;
-        }
+        Ok(once(overlay, self.runtime, quiet, found).ok())
     }
-    Ok(best)
+
+    /// With another value of a field, if that explains what was found.
+    fn fields(&self, mut best: Examined, before: u64) -> Result<Examined> {
+        let mut least = before;
+        for candidate in evidence::candidates(&*self.device, &best.state, &best.report) {
+            let Some(mut other) = self.with(&candidate)? else { continue };
+            if other.report.cancelled {
+                best.report.cancelled = true;
+                return Ok(best);
+            }
+            let weight = evidence::weight(&other.report);
+            if !evidence::is_partial(&other.report)
+                && weight < least
+                && evidence::is_proved(&candidate, before, &other.report)
+            {
+                other.correction = Some(candidate);
+                (best, least) = (other, weight);
+            }
+            if least == 0 {
+                break;
+            }
+        }
+        Ok(best)
+    }
+
+    /// With a single bit right, if less is found then.
+    fn bits(&self, mut best: Examined) -> Result<Examined> {
+        for candidate in evidence::single_bits(&*self.device, &best.state, &best.report) {
+            let Some(mut other) = self.with(&candidate)? else { continue };
+            if other.report.cancelled {
+                best.report.cancelled = true;
+                return Ok(best);
+            }
+            if evidence::explains(&candidate, &best.report, &other.report) {
+                other.correction = Some(candidate);
+                return Ok(other);
+            }
+        }
+        Ok(best)
+    }
 }
 
 /// An observer that hears nothing of a trial, and can end it.
@@ -108,7 +150,6 @@ fn once(
     opened.findings.into_iter().for_each(|finding| state.findings.add(finding));
     superblock::check_fields(&state);
     groups::open(&mut state);
-    superblock::check_creator(&state);
     named::check(&mut state);
     for ino in state.system_inodes() {
         if let Some(facts) = state.facts(ino) {

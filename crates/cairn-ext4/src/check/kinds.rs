@@ -239,7 +239,8 @@ cairn_check::kinds! {
     INODE_SIZE_UNPROVED = "ext4.inode.size_unproved", Losing,
         "Blocks of the file lie behind its end, or no file can have its size; nothing proves which \
             of the two is wrong.",
-        "The size is set to that of the blocks; those that the inode does not count are removed.";
+        "The size is set to that of the blocks, or the last ones go to where the size ends, if one \
+            bit explains that; those that the inode does not count are removed.";
     /// Space in use.
     INODE_BLOCKS = "ext4.inode.blocks", Accounting,
         "The inode's number of blocks is not that of its block map.",
@@ -285,6 +286,10 @@ cairn_check::kinds! {
         "An extent of the file begins far from the only place that its neighbours and the size \
             leave for it.",
         "It begins there.";
+    /// One bit of a block map.
+    MAP_BIT = "ext4.map.bit", Accounting,
+        "One bit of the block map is wrong: with it right, size, number of blocks and bitmap fit.",
+        "The bit is corrected.";
     /// An index that does not name its child's first block.
     EXTENT_INDEX = "ext4.extent.index", Accounting,
         "An index of the extent tree does not name the first block of its child.",

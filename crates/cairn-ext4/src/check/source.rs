@@ -73,6 +73,26 @@ impl Source {
         is_new
     }
 
+    /// Has another byte read there while something is tried.
+    pub(super) fn with_byte<T>(
+        &self,
+        pba: Pba,
+        offset: usize,
+        byte: u8,
+        attempt: impl FnOnce() -> T,
+    ) -> T {
+        let key = (pba.get(), offset);
+        let old = self.corrected.lock().insert(key, byte);
+        self.is_corrected.store(true, Relaxed);
+        let result = attempt();
+        let mut corrected = self.corrected.lock();
+        match old {
+            Some(old) => corrected.insert(key, old),
+            None => corrected.remove(&key),
+        };
+        result
+    }
+
     /// The bytes of a block that are corrected, with their offsets.
     pub(super) fn corrected(&self, pba: Pba) -> Vec<(usize, u8)> {
         let corrected = self.corrected.lock();

@@ -60,6 +60,8 @@ pub(super) struct Totals {
     pub(super) used_clusters: AtomicU64,
     pub(super) free_clusters: AtomicU64,
     pub(super) free_inodes: AtomicU64,
+    /// Inodes of the Hurd whose translator is no block that they can have.
+    pub(super) translators: AtomicU64,
     /// Extent trees, files in inodes, and values in inodes of their own, without the feature.
     pub(super) trees: AtomicU64,
     pub(super) inline: AtomicU64,
@@ -107,6 +109,8 @@ pub(super) struct State {
     pub(super) user: Option<String>,
     /// What each owner uses, if the volume counts it.
     pub(super) usage: Option<Counted>,
+    /// What of that are symbolic links in their inodes.
+    pub(super) inline_links: Counted,
     /// The log was replayed, or the volume is in use: totals in the superblock are old.
     pub(super) is_recovered: bool,
     pub(super) cancelled: AtomicBool,
@@ -153,6 +157,7 @@ impl State {
             doubted_marks: DoubtedMarks::default(),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
+            inline_links: Counted::default(),
             user: None,
             is_recovered: false,
             cancelled: AtomicBool::new(false),

@@ -6,11 +6,10 @@ use cairn_base::Pba;
 use cairn_check::{Finding, Place, Value};
 
 use super::kinds;
+use super::reserved;
 use super::state::State;
 use crate::dir::hash::HALF_MD4;
 use crate::format::features::{Compat, Incompat, RoCompat};
-use crate::format::inode::Inode as Record;
-use crate::format::layout::{Creator, inodes};
 use crate::format::superblock::{RawSuperblock, SIZE, STATE_VALID, Superblock};
 use crate::info;
 
@@ -24,9 +23,9 @@ pub(super) fn check_fields(state: &State) {
     let wrong = |field: &'static str, stored: u64, computed: u64| {
         state.differ(&kinds::SUPERBLOCK_FIELD, Place::field(field), stored, computed);
     };
-    let reserved = state.superblock.reserved_blocks();
-    if reserved > layout.blocks_count / 2 {
-        wrong("s_r_blocks_count", reserved, layout.blocks_count / 2);
+    let stored = state.superblock.reserved_blocks();
+    if stored > layout.blocks_count / 2 {
+        wrong("s_r_blocks_count", stored, reserved::right(state, stored));
     }
     if layout.reserved_gdt_blocks > 0 && !features.compat(Compat::RESIZE_INODE) {
         wrong("s_reserved_gdt_blocks", layout.reserved_gdt_blocks.into(), 0);
@@ -75,22 +74,6 @@ pub(super) fn check_fields(state: &State) {
     }
     if raw.s_journal_inum.get() != 0 && !features.compat(Compat::HAS_JOURNAL) {
         wrong("s_journal_inum", raw.s_journal_inum.get().into(), 0);
-    }
-}
-
-/// Only Linux stores a checksum in an inode, and only for Linux is it looked at: where the root has
-/// a right one, Linux has made the volume.
-pub(super) fn check_creator(state: &State) {
-    let mut layout = state.layout;
-    if layout.creator == Creator::Linux || layout.has_no_room_of_hurd() {
-        return;
-    }
-    layout.creator = Creator::Linux;
-    let root = state.record_bytes(inodes::ROOT);
-    let sums = root.and_then(|bytes| Record::checksums(&bytes, inodes::ROOT, &layout));
-    if sums.is_some_and(|(stored, computed)| stored == computed) {
-        let (place, stored) = (Place::field("s_creator_os"), state.superblock.raw.s_creator_os);
-        state.differ(&kinds::SUPERBLOCK_FIELD, place, stored.get().into(), 0);
     }
 }
 
@@ -147,6 +130,7 @@ pub(super) fn check_totals(state: &State) {
         let place = Place::field("s_free_inodes_count");
         state.differ(&kinds::SUPERBLOCK_FREE_INODES, place, stored, free);
     }
+    check_translators(state);
     let large = totals.large_files.load(Relaxed);
     let many = totals.many_links.load(Relaxed);
     let verified = totals.verified.load(Relaxed);
@@ -162,6 +146,15 @@ pub(super) fn check_totals(state: &State) {
             let bits = u64::from((state.layout.features.ro_compat | feature).bits());
             state.findings.add(finding.stored(why).computed(Value::Hex(bits)));
         }
+    }
+}
+
+/// Only the Hurd has translators, in the place of Linux's change counter. Where these are no
+/// blocks, Linux has written the inodes.
+fn check_translators(state: &State) {
+    if state.totals.translators.load(Relaxed) > 0 {
+        let (place, stored) = (Place::field("s_creator_os"), state.superblock.raw.s_creator_os);
+        state.differ(&kinds::SUPERBLOCK_FIELD, place, stored.get().into(), 0);
     }
 }
 

@@ -298,9 +298,7 @@ impl Features {
                     .into(),
             );
         }
-        let readable =
-            READ_ONLY_INCOMPAT.iter().fold(WRITABLE_INCOMPAT, |all, (flag, _)| all | *flag);
-        let unreadable = self.incompat.difference(readable);
+        let unreadable = self.unreadable();
         if !unreadable.is_empty() {
             let names = names_of(unreadable.bits(), INCOMPAT_NAMES, 'I').join(", ");
             return Access::Refuse(format!(
@@ -309,6 +307,14 @@ impl Features {
         }
         let reasons = self.read_only_reasons();
         if reasons.is_empty() { Access::ReadWrite } else { Access::ReadOnly(reasons.join("; ")) }
+    }
+
+    /// The flags of volumes that cannot be read.
+    #[must_use]
+    pub(crate) fn unreadable(&self) -> Incompat {
+        let readable =
+            READ_ONLY_INCOMPAT.iter().fold(WRITABLE_INCOMPAT, |all, (flag, _)| all | *flag);
+        self.incompat.difference(readable)
     }
 
     fn read_only_reasons(&self) -> Vec<String> {

@@ -187,3 +187,35 @@ fn a_number_of_another_file_costs_no_file() {
         }
     }
 }
+
+/// e2fsck leaves out symbolic links in their inodes, which Linux counts: neither is a defect, and a
+/// repair counts as e2fsck does.
+#[test]
+fn links_in_their_inodes_may_be_counted_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let tree = tempfile::tempdir().unwrap();
+    for (name, len) in [("one", 80), ("two", 120), ("fast", 20)] {
+        std::os::unix::fs::symlink("t".repeat(len), tree.path().join(name)).unwrap();
+        std::os::unix::fs::lchown(tree.path().join(name), Some(1000), Some(1000)).unwrap();
+    }
+    let directory = tree.path().to_str().unwrap();
+    let args = ["-t", "ext4", "-b", "1024", "-N", "512", "-O", "quota,inline_data"];
+    mke2fs(&path, 8 << 20, &[&args[..], &["-d", directory]].concat());
+    command("e2fsck").arg("-fy").arg(&path).output().expect("e2fsck starts");
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    let inodes = entry_of(&path, &sound, 1000) + 24;
+    let stored = sound.read_at(inodes, 1).unwrap()[0];
+    for (more, is_wrong) in [(0, false), (1, false), (2, false), (3, true), (255, true)] {
+        let device = sound.fork();
+        device.write_at(inodes, vec![stored.wrapping_add(more)]).unwrap();
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!((plan.before.count() > 0, plan.after.count()), (is_wrong, 0), "{more}");
+        if is_wrong {
+            assert_eq!(complaint(&after, &hurt), None, "{more}");
+        }
+        before.assert_same(&snapshot(after));
+    }
+    assert_eq!(complaint(&sound, &hurt), None);
+}

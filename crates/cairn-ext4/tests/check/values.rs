@@ -85,7 +85,7 @@ fn a_value_that_no_reader_accepts_is_found() {
     let block: u64 = block.lines().find_map(|line| line.parse().ok()).unwrap();
     let other = sound.fork();
     other.write_at(block * 1024 + 9, b"x".to_vec()).unwrap();
-    let with_hole = injected(&path, &hurt, &format!("sif <{value}> block[3] 1"));
+    let with_hole = injected(&path, &hurt, &format!("sif <{value}> block[3] 3"));
     let unwritten = injected(&path, &hurt, &format!("sif <{value}> block[4] 32771"));
     for (what, device) in [("a byte", other), ("a hole", with_hole), ("unwritten", unwritten)] {
         let (plan, _) = repaired(&device, Scope::Accounting).expect(what);

@@ -8,10 +8,13 @@
 
 mod candidate;
 mod descriptors;
+mod features;
 mod fields;
 mod guesses;
 mod links;
+mod maps;
 mod root;
+mod uuids;
 mod values;
 mod witnesses;
 
@@ -78,26 +81,28 @@ fn is_systematic(state: &State, report: &Report) -> bool {
     many || is_rootless || (groups >= 3 && groups.saturating_mul(2) >= state.layout.groups.into())
 }
 
-/// Other values that the fields of the volume may have had, the likeliest first.
-pub(super) fn candidates(
-    device: &dyn BlockDevice,
-    state: &State,
-    report: &Report,
-) -> Vec<Candidate> {
-    // With these, the superblock is not the first one as it is.
+/// Is the superblock that was read not the first one as it is?
+fn is_replaced(report: &Report) -> bool {
     let replaced = [
         &kinds::SUPERBLOCK_BIT,
         &kinds::SUPERBLOCK_DAMAGED,
         &kinds::SUPERBLOCK_CHECKSUM,
         &kinds::SUPERBLOCK_REVISION,
     ];
-    let is_replaced = |(kind, _): &(&'static cairn_check::Kind, u64)| {
-        replaced.iter().any(|other| other.code == kind.code)
-    };
-    if report.counts.iter().any(is_replaced) {
+    report.counts.iter().any(|(kind, _)| replaced.iter().any(|other| other.code == kind.code))
+}
+
+/// Other values that the fields of the volume may have had, the likeliest first.
+pub(super) fn candidates(
+    device: &dyn BlockDevice,
+    state: &State,
+    report: &Report,
+) -> Vec<Candidate> {
+    if is_replaced(report) {
         return Vec::new();
     }
     let mut found = witnesses::seeds(device, state);
+    found.extend(uuids::candidates(device, state));
     found.extend(values::candidates(device, state));
     found.extend(witnesses::candidates(device, state));
     if report.counts.iter().any(|(kind, _)| kind.code == kinds::INODE_FLAGS.code) {
@@ -109,4 +114,37 @@ pub(super) fn candidates(
         found.extend(guesses::candidates(device, state));
     }
     found
+}
+
+/// Single bits whose damage may show in numbers alone: features, and block maps.
+pub(super) fn single_bits(
+    device: &dyn BlockDevice,
+    state: &State,
+    report: &Report,
+) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    if !is_replaced(report) {
+        found = features::candidates(device, state, report);
+    }
+    found.extend(maps::candidates(state, report));
+    found
+}
+
+/// Does a report with such a bit right show that it was wrong? `before` is the one without it.
+pub(super) fn explains(candidate: &Candidate, before: &Report, report: &Report) -> bool {
+    let corrected = [kinds::MAP_BIT.code, kinds::SUPERBLOCK_CONTRADICTED.code];
+    let count = |report: &Report| {
+        let others = report.counts.iter().filter(|(kind, _)| !corrected.contains(&kind.code));
+        others.fold(0_u64, |all, (_, count)| all.saturating_add(*count))
+    };
+    let inodes: Vec<u64> =
+        candidate.findings.iter().filter_map(|finding| finding.place.inode).collect();
+    let is_left = report.findings.iter().any(|finding| {
+        let is_other = !corrected.contains(&finding.kind.code);
+        is_other && finding.place.inode.is_some_and(|ino| inodes.contains(&ino))
+    });
+    !is_partial(report)
+        && !is_left
+        && weight(report) <= weight(before)
+        && candidate.is_proved(count(before), count(report))
 }

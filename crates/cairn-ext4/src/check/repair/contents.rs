@@ -7,6 +7,7 @@ use cairn_vfs::FileKind;
 
 use super::super::each_entry::inline_tail;
 use super::super::kinds;
+use super::super::map_bit;
 use super::super::visitor::Run;
 use super::mender::Mender;
 use super::policy::Truncate;
@@ -160,6 +161,14 @@ pub(super) fn set_size_of_file(mender: &mut Mender<'_>, ino: Ino, finding: &Find
         if mender.edit(ino, |stored| stored.block = record.block)? {
             mender.lose(finding, ino, "blocks behind the end of the file");
         }
+        return Ok(());
+    }
+    // One bit of the map may be wrong as well as one of the size.
+    if let Some(wrong) = map_bit::find(mender.state, ino).filter(|bit| bit.is_doubted) {
+        let mut block = mender.read(wrong.pba)?;
+        block.iter_mut().skip(wrong.at).take(1).for_each(|byte| *byte = wrong.right);
+        mender.write(wrong.pba, block)?;
+        mender.lose(finding, ino, "the place of its last blocks: the size may be wrong instead");
         return Ok(());
     }
     let size = finding.computed.as_ref().and_then(Value::number);

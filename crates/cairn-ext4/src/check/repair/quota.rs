@@ -18,13 +18,15 @@ use crate::format::inode::{Inode as Record, mode};
 /// Makes the files anew that findings name.
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
     let state = mender.state;
-    let Some(counted) = &state.usage else { return Ok(()) };
+    if state.usage.is_none() {
+        return Ok(());
+    }
     let wrong: BTreeSet<u64> = findings.iter().filter_map(|found| found.place.inode).collect();
     for (kind, ino) in quota::files(state) {
         if !wrong.contains(&ino.get()) {
             continue;
         }
-        let file = quota::read(state, kind, ino).with_usage(&counted.usage(kind));
+        let file = quota::read(state, kind, ino).with_usage(&quota::without_links(state, kind));
         if !write(mender, ino, &file.encode(kind))? {
             continue;
         }

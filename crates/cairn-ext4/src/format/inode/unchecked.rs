@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use cairn_base::Ino;
 use cairn_base::checksum::crc32c_before;
 use cairn_base::one_bit::{WrongBit, find};
 use cairn_base::units::as_index;
+use cairn_base::{Ino, Pba};
 
 use super::Inode;
 use super::raw::{
@@ -147,6 +147,13 @@ impl Inode {
         ];
         let wrong = fields.into_iter().find(|(_, value, is_used)| *value != 0 && !is_used);
         wrong.map(|(field, value, _)| (field, value))
+    }
+
+    /// The block of a translator, which inodes of the Hurd may have.
+    #[must_use]
+    pub(crate) fn translator(&self, layout: &Layout) -> Option<Pba> {
+        let word = widen(&self.raw).l_i_version.get();
+        (layout.creator == Creator::Hurd && word != 0).then(|| Pba(word.into()))
     }
 
     /// Mode and links of a record, without the cost of a whole one.

@@ -1,0 +1,148 @@
+//! Block maps with one wrong bit, on volumes whose inodes have no checksums.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_base::units::{as_index, as_u64};
+use cairn_base::{Ino, Pba, bitmap};
+use cairn_block::IoBuf;
+use cairn_check::{Finding, Place, Report};
+
+use super::super::map_bit::{self, WrongBit};
+use super::super::owners::has_map;
+use super::super::state::State;
+use super::super::visitor::Runs;
+use super::super::{kinds, map};
+use super::candidate::{Candidate, Proof};
+use crate::format::features::RoCompat;
+
+/// Inodes that are looked at, at most.
+const MOST: usize = 64;
+/// Inodes that are tried one by one, at most.
+const FEW: usize = 8;
+/// Blocks of a map that are descended from at most.
+const MOST_NODES: u32 = 1024;
+
+/// All such maps with their bits right, and each of a few.
+pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
+    if state.layout.features.ro_compat(RoCompat::METADATA_CSUM) {
+        return Vec::new();
+    }
+    let suspects = suspects(state, report).into_iter().take(MOST).map(Ino);
+    let found = suspects.filter_map(|ino| Some((ino, map_bit::find(state, ino)?)));
+    let found: Vec<_> = found.filter(|(_, bit)| !bit.is_doubted).collect();
+    // Two files cannot both have what neither has now.
+    let is_disputed = |(ino, bit): &(Ino, WrongBit)| {
+        let mut others = found.iter().filter(|(other, _)| other != ino);
+        others.any(|(_, other)| other.gain >= bit.gain && overlaps(bit, other))
+    };
+    let kept: Vec<_> = found.iter().filter(|one| !is_disputed(one)).collect();
+    let mut candidates = Vec::new();
+    if !kept.is_empty() {
+        candidates.push(candidate(state, &kept));
+    }
+    if (2..=FEW).contains(&kept.len()) {
+        candidates.extend(kept.iter().map(|one| candidate(state, &[one])));
+    }
+    candidates
+}
+
+fn candidate(state: &State, bits: &[&(Ino, WrongBit)]) -> Candidate {
+    let size = u64::from(state.layout.block_size);
+    let (mut findings, mut edits) = (Vec::new(), Vec::new());
+    for (ino, bit) in bits {
+        let place = Place::inode(ino.get()).at_block(bit.pba.get()).at_offset(as_u64(bit.at));
+        findings.push(Finding::new(&kinds::MAP_BIT, place).hex(bit.stored, bit.right));
+        let at = bit.pba.get().saturating_mul(size).saturating_add(as_u64(bit.at));
+        edits.push((at, vec![bit.right]));
+    }
+    Candidate { findings, edits, proof: Proof::Witness }
+}
+
+fn overlaps(one: &WrongBit, other: &WrongBit) -> bool {
+    let meet = |(from, len): &(u64, u64), (at, count): &(u64, u64)| {
+        *from < at.saturating_add(*count) && *at < from.saturating_add(*len)
+    };
+    one.blocks.iter().any(|range| other.blocks.iter().any(|other| meet(range, other)))
+}
+
+/// Inodes whose map contradicts something.
+fn suspects(state: &State, report: &Report) -> BTreeSet<u64> {
+    let telling = [
+        &kinds::EXTENT_NODE,
+        &kinds::EXTENT_ORDER,
+        &kinds::EXTENT_INDEX,
+        &kinds::MAP_RANGE,
+        &kinds::MAP_SYSTEM,
+        &kinds::MAP_TWICE,
+        &kinds::INODE_SIZE,
+        &kinds::INODE_SIZE_UNPROVED,
+        &kinds::INODE_BLOCKS,
+        &kinds::SYMLINK_TARGET,
+        &kinds::DIRECTORY_HOLE,
+        &kinds::JOURNAL_INVALID,
+    ];
+    let is = |finding: &&Finding| telling.iter().any(|kind| kind.code == finding.kind.code);
+    let found = report.findings.iter().filter(is);
+    let mut found: BTreeSet<u64> = found.filter_map(|finding| finding.place.inode).collect();
+    let of_bitmaps = |kind: &cairn_check::Kind| {
+        let found = report.findings.iter().filter(|finding| finding.kind.code == kind.code);
+        found.filter_map(|finding| finding.place.group).collect::<BTreeSet<u64>>()
+    };
+    let free = of_bitmaps(&kinds::BLOCK_BITMAP_FREE);
+    if !free.is_empty() && !of_bitmaps(&kinds::BLOCK_BITMAP_USED).is_empty() {
+        found.extend(on_free_blocks(state, &free));
+    }
+    found
+}
+
+/// Inodes that have blocks of these groups that the bitmaps call free.
+fn on_free_blocks(state: &State, groups: &BTreeSet<u64>) -> Vec<u64> {
+    let mut bitmaps: BTreeMap<u32, IoBuf> = BTreeMap::new();
+    for number in groups.iter().filter_map(|number| u32::try_from(*number).ok()) {
+        let Some(group) = state.groups.get(as_index(number)) else { continue };
+        if let Ok(bits) = state.source.block(group.desc.block_bitmap) {
+            bitmaps.insert(number, bits);
+        }
+    }
+    let is_free = |block: u64| {
+        let place = state.layout.group_and_offset(Pba(block));
+        let found = place.and_then(|(group, bit)| Some((bitmaps.get(&group)?, as_index(bit))));
+        found.is_some_and(|(bits, bit)| {
+            bit < bits.len().saturating_mul(8) && !bitmap::test(bits, bit)
+        })
+    };
+    let mut found = Vec::new();
+    let known = state.inodes.iter().filter(|(_, facts)| facts.is_in_use() && !facts.is_broken());
+    for (number, _) in known.take_while(|_| !state.is_cancelled()) {
+        let Some(record) = state.record(Ino(number)).filter(has_map) else { continue };
+        let mut nodes = Nodes { runs: Runs::new(MOST_NODES), blocks: Vec::new() };
+        map::walk(state, Ino(number), &record, &mut nodes);
+        let runs = nodes.runs.runs.iter().map(|run| (run.pba.get(), run.len));
+        let all = runs.chain(nodes.blocks.iter().map(|block| (*block, 1)));
+        if all.into_iter().any(|(from, len)| (from..from.saturating_add(len)).any(is_free)) {
+            found.push(number);
+        }
+    }
+    found
+}
+
+/// The runs of a map, and its own blocks.
+struct Nodes {
+    runs: Runs,
+    blocks: Vec<u64>,
+}
+
+impl super::super::visitor::Visitor for Nodes {
+    fn data(&mut self, run: super::super::visitor::Run) {
+        self.runs.data(run);
+    }
+
+    fn node(&mut self, at: u64, pba: Pba) -> bool {
+        self.blocks.push(pba.get());
+        self.runs.node(at, pba)
+    }
+
+    fn fault(&mut self, fault: super::super::visitor::Fault) {
+        self.runs.fault(fault);
+    }
+}

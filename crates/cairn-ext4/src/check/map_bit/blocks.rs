@@ -1,0 +1,77 @@
+//! [`Blocks`]: which blocks a file may have, by the bitmaps and by what other files have.
+
+use std::collections::BTreeMap;
+
+use cairn_base::units::as_index;
+use cairn_base::{Pba, bitmap};
+use cairn_block::IoBuf;
+
+use super::super::state::State;
+use crate::format::group_desc::GroupFlags;
+
+/// Blocks that a file may have.
+pub(super) struct Blocks<'a> {
+    state: &'a State,
+    /// The blocks that its map has now: where they begin, and how many, in their order.
+    own: Vec<(u64, u64)>,
+    /// The bitmaps of groups, if they can be read.
+    bitmaps: BTreeMap<u32, Option<IoBuf>>,
+}
+
+impl<'a> Blocks<'a> {
+    pub(super) const fn new(state: &'a State, own: Vec<(u64, u64)>) -> Self {
+        Self { state, own, bitmaps: BTreeMap::new() }
+    }
+
+    /// Are all of these blocks in use by the bitmap, and no other file's?
+    pub(super) fn may_have(&mut self, from: u64, len: u64) -> bool {
+        let state = self.state;
+        if len == 0 || !state.layout.contains(Pba(from), len) {
+            return false;
+        }
+        let is_foreign = |block: u64| {
+            let is_own = || match state.twice.contains(block) {
+                true => self.times(block) > 1,
+                false => self.is_own(block),
+            };
+            state.system.contains(block) || state.claimed.contains(block) && !is_own()
+        };
+        let mut all = from..from.saturating_add(len);
+        !all.clone().any(is_foreign) && all.all(|block| self.is_marked(block))
+    }
+
+    /// Has the file alone the block, once?
+    pub(super) fn has(&mut self, block: u64) -> bool {
+        self.may_have(block, 1) && !self.state.twice.contains(block)
+    }
+
+    fn is_own(&self, block: u64) -> bool {
+        let behind = self.own.partition_point(|(from, _)| *from <= block);
+        let run = behind.checked_sub(1).and_then(|at| self.own.get(at));
+        run.is_some_and(|(from, len)| block < from.saturating_add(*len)) || self.times(block) > 0
+    }
+
+    /// How often the map has the block now.
+    fn times(&self, block: u64) -> usize {
+        let has = |(from, len): &&(u64, u64)| (*from..from.saturating_add(*len)).contains(&block);
+        self.own.iter().filter(has).count()
+    }
+
+    /// Is the block in use by the bitmap?
+    fn is_marked(&mut self, block: u64) -> bool {
+        let state = self.state;
+        let Some((number, bit)) = state.layout.group_and_offset(Pba(block)) else { return false };
+        let bits = self.bitmaps.entry(number).or_insert_with(|| {
+            let group =
+                state.groups.get(as_index(number)).filter(|group| group.has_block_bitmap)?;
+            let uninit = group.desc.flags.contains(GroupFlags::BLOCK_UNINIT);
+            if group.is_sealed && uninit {
+                return None;
+            }
+            state.source.block(group.desc.block_bitmap).ok()
+        });
+        bits.as_ref().is_some_and(|bits| {
+            as_index(bit) < bits.len().saturating_mul(8) && bitmap::test(bits, as_index(bit))
+        })
+    }
+}

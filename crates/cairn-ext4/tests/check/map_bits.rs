@@ -1,0 +1,151 @@
+//! Single bits of block maps where no checksum tells them: what the inode counts, the size and the
+//! bitmaps say which bit is wrong, so that no file changes.
+
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::deep;
+use cairn_testkit::judge::{self, debugfs};
+use cairn_testkit::tree::Snapshot;
+
+use crate::injected::image;
+use crate::repaired::{complaint, place_of, plan, repaired, snapshot};
+use crate::sizes::{EXTENTS, POINTERS, with_holes};
+
+/// `i_block` of an inode.
+const I_BLOCK: u64 = 40;
+
+fn flipped(sound: &MemoryDevice, at: u64, bit: u64) -> MemoryDevice {
+    let device = sound.fork();
+    let byte = device.read_at(at + bit / 8, 1).unwrap()[0];
+    device.write_at(at + bit / 8, vec![byte ^ 1 << (bit % 8)]).unwrap();
+    device
+}
+
+/// One in so many bits is tried.
+fn step() -> usize {
+    if deep() { 1 } else { 5 }
+}
+
+/// Is the bit corrected by a repair without losses, after which all files are as before?
+fn assert_corrected(device: &MemoryDevice, before: &Snapshot, hurt: &Path, what: &str) {
+    let (plan, after) = repaired(device, Scope::Accounting).expect(what);
+    let left: Vec<_> = plan.after.findings.iter().map(ToString::to_string).collect();
+    assert!(left.is_empty(), "{what}: {left:#?}");
+    assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "{what}");
+    assert!(plan.before.count() > 0, "{what}");
+    assert_eq!(complaint(&after, hurt), None, "{what}");
+    before.assert_same(&snapshot(after));
+}
+
+#[test]
+fn a_wrong_bit_of_an_extent_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let leaf = with_holes(&path);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    let root = place_of(&path, "/file") + I_BLOCK;
+    // The header; of the extent all but the bit of those that were never written.
+    let header = (0..64).map(|bit| (root, bit));
+    let extent = (0..96).filter(|bit| *bit != 47).map(|bit| (root + 12, bit));
+    let middle = (48..96).map(|bit| (leaf + 12 + 12 * 10, bit));
+    for (at, bit) in header.chain(extent).chain(middle).step_by(step()) {
+        let what = format!("byte {at}, bit {bit}");
+        assert_corrected(&flipped(&sound, at, bit), &before, &hurt, &what);
+    }
+}
+
+/// Where one bit of the size may be wrong as well, a repair without losses changes nothing.
+#[test]
+fn an_extent_behind_a_hole_goes_back_with_losses_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let leaf = with_holes(&path);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    for bit in [6, 7, 8] {
+        let device = flipped(&sound, leaf + 12 + 12 * 19, bit);
+        let kept = plan(device.fork(), Scope::Accounting).unwrap();
+        assert!(kept.changes.is_empty() && kept.after.count() > 0, "bit {bit}");
+        let (plan, after) = repaired(&device, Scope::All).unwrap();
+        let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+        assert!(lost.len() == 1 && lost[0].contains("Lost of /holes"), "bit {bit}: {lost:?}");
+        assert_eq!(complaint(&after, &hurt), None, "bit {bit}");
+        before.assert_same(&snapshot(after));
+    }
+}
+
+/// A size with one wrong bit, by which the file ends in an earlier block.
+#[test]
+fn a_wrong_bit_of_a_size_is_corrected_with_losses_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for args in [POINTERS, EXTENTS] {
+        image(&path, args);
+        let sound = read_image(&path).unwrap();
+        let before = snapshot(sound.fork());
+        // 50,000 bytes.
+        for bit in [15, 14] {
+            let device = flipped(&sound, place_of(&path, "/file") + 4, bit);
+            let kept = plan(device.fork(), Scope::Accounting).unwrap();
+            assert!(kept.changes.is_empty() && kept.after.count() > 0, "{args:?}, bit {bit}");
+            let (_, after) = repaired(&device, Scope::All).unwrap();
+            assert_eq!(complaint(&after, &hurt), None, "{args:?}, bit {bit}");
+            before.assert_same(&snapshot(after));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_bit_of_a_pointer_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, POINTERS);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    let root = place_of(&path, "/file") + I_BLOCK;
+    let said = debugfs(&path, "stat /file");
+    let rest = said.split("(IND):").nth(1).expect("an indirect block");
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let indirect = digits.parse::<u64>().unwrap() * 1024;
+    for at in [root, root + 4 * 5, root + 4 * 12, indirect, indirect + 4 * 20] {
+        for bit in (0..32).step_by(step()) {
+            let what = format!("byte {at}, bit {bit}");
+            assert_corrected(&flipped(&sound, at, bit), &before, &hurt, &what);
+        }
+    }
+    // Attributes that the file does not have.
+    for bit in (0..32).step_by(step()) {
+        let what = format!("attributes, bit {bit}");
+        let at = root - I_BLOCK + 104;
+        assert_corrected(&flipped(&sound, at, bit), &before, &hurt, &what);
+    }
+    // Slots that the file does not use.
+    for (at, bit) in
+        [(root + 4 * 13, 12), (root + 4 * 14, 9), (root + 4 * 14, 2), (indirect + 4 * 200, 11)]
+    {
+        let what = format!("byte {at}, bit {bit}");
+        assert_corrected(&flipped(&sound, at, bit), &before, &hurt, &what);
+    }
+}
+
+/// The map of a directory, and a block that another file has.
+#[test]
+fn a_wrong_bit_of_a_directory_is_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, EXTENTS);
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    let root = place_of(&path, "/tree") + I_BLOCK + 12;
+    let first = judge::run("debugfs", ["-R", "bmap /tree 0", path.to_str().unwrap()]);
+    println!("the directory begins at {first}");
+    for bit in (48..96).step_by(step()) {
+        let what = format!("bit {bit}");
+        assert_corrected(&flipped(&sound, root, bit), &before, &hurt, &what);
+    }
+}
