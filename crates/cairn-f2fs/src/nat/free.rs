@@ -53,8 +53,8 @@ impl FreeNids {
     }
 
     /// Adds the free nids of a NAT block. `known` overrides its entries. Nids in `changed` are free
-    /// only after a checkpoint. One that `has_node` is not free, and the block is damaged: the first
-    /// of them is returned.
+    /// only after a checkpoint. One that `has_node` is not free, and the block is damaged: returns
+    /// the first of them.
     pub(super) fn scan(
         &mut self,
         block: u32,

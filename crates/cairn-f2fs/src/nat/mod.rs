@@ -10,11 +10,12 @@
 //! address yet) and *changed* or *in_flight*; an nid that had an address is not allocated again
 //! before a checkpoint on the medium has it as free.
 //!
-//! A NAT block has no checksum. So an nid that a valid node has is not allocated, whatever its entry
-//! says ([`Nat::learn_nodes`]).
+//! A NAT block has no checksum. So an nid that a valid node has is not allocated, whatever its
+//! entry says ([`Nat::learn_nodes`]).
 //!
 //! Locking: one lock of rank Allocator (before the segments'), never held while a NAT block is
-//! read; another one before it, held while the nids of nodes are learnt. A reader tries again if a checkpoint was committed meanwhile.
+//! read; another one before it, held while the nids of nodes are learnt. A reader tries again if a
+//! checkpoint was committed meanwhile.
 
 #![cfg_attr(
     not(test),

@@ -1,7 +1,8 @@
 //! Nids that valid nodes have, whatever the NAT says.
 //!
 //! They are learnt once, from the summaries of the segments, while operations free nodes. So what
-//! was freed before that is kept, too: those nids are free, although their nodes may have been found.
+//! was freed before that is kept, too: those nids are free, although their nodes may have been
+//! found.
 
 use super::NidSet;
 use crate::format::Nid;

@@ -11,7 +11,7 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
 use cairn_f2fs::format::{CheckpointFlags, inode};
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, XattrMode};
 
 use crate::inject::{Injection, Target};
 use crate::lines;
@@ -278,4 +278,55 @@ fn the_number_of_a_node_in_use_is_not_recovered_for_a_new_file() {
     }
     nothing_is_wrong(&view, &sound, "repaired");
     assert!(view.failed.is_empty());
+}
+
+/// An old entry of the NAT, from when the number was an inode's: it is the node with the attributes
+/// of another file now, and is found.
+#[test]
+fn a_number_that_was_an_inodes_is_found_as_a_node_of_another() {
+    let device = volume(64 * MIB, &[]);
+    let fs = mounted(device.clone(), "");
+    add(&fs, "first", 120);
+    fs.unmount().unwrap();
+    let first = Target::of(&Arc::new(device.fork()));
+    let fs = mounted(device.clone(), "");
+    for number in 0..120 {
+        fs.unlink(fs.root(), format!("first {number}").as_bytes()).unwrap();
+    }
+    fs.sync().unwrap();
+    add(&fs, "second", 50);
+    for number in 0..50 {
+        let ino = fs.lookup(fs.root(), format!("second {number}").as_bytes()).unwrap().ino;
+        fs.setxattr(ino, b"user.large", &[number; 2000], XattrMode::Set).unwrap();
+    }
+    fs.unmount().unwrap();
+    let target = Target::of(&device);
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let sound = View::of(&sound);
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let has = |target: &Target, nid: usize, ino: fn(u32, u32) -> bool| {
+        let mut blocks = target.nat_blocks().into_iter().map(|block| target.read(block));
+        blocks.any(|block| ino(word(&block, nid * ENTRY + 1), nid as u32))
+    };
+    let is_reused = |nid: &usize| {
+        has(&first, *nid, |ino, nid| ino == nid)
+            && has(&target, *nid, |ino, nid| ino != nid && ino != 0)
+    };
+    let reused: Vec<usize> = (4..ENTRIES).filter(is_reused).collect();
+    assert!(reused.len() > 10, "{}", reused.len());
+    for nid in reused.into_iter().step_by(5) {
+        let what = format!("nid {nid}");
+        let overlay = Arc::new(Overlay::new(Arc::new(target.device.fork())).unwrap());
+        let device: Arc<dyn BlockDevice> = overlay.clone();
+        let old = first.nat_blocks().into_iter().map(|block| first.read(block));
+        let mut old = old.map(|block| block[nid * ENTRY..][..ENTRY].to_vec());
+        let old = old.find(|entry| word(entry, 1) == nid as u32).unwrap();
+        for block in target.nat_blocks() {
+            let mut bytes = target.read(block);
+            bytes[nid * ENTRY..][..ENTRY].copy_from_slice(&old);
+            device.write_at(block, bytes).unwrap();
+        }
+        nothing_is_wrong(&repaired_view(&device, &what), &sound, &what);
+        fsck(&target, &overlay).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
 }
