@@ -56,8 +56,8 @@ pub(crate) fn start(complains: bool, shows: Shown) {
     let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
 }
 
-/// What is shown where nobody asks for a level. What a request waits for is for who waits. A command
-/// tells its failure itself.
+/// What is shown where nobody asks for a level. What a request waits for is for who waits. A
+/// command tells its failure itself.
 fn unasked(shows: Shown, is_terminal: bool) -> Targets {
     let level = match shows {
         Shown::Nothing => LevelFilter::OFF,

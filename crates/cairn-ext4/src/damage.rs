@@ -69,7 +69,8 @@ impl MountState {
             journal.wait_for_home_write(self.superblock.block);
         }
         if let Err(error) = self.superblock.record_errors(self, &found) {
-            tracing::warn!(target: TOLD, %error, "the error could not be recorded in the superblock");
+            let what = "the error could not be recorded in the superblock";
+            tracing::warn!(target: TOLD, %error, "{what}");
         }
     }
 

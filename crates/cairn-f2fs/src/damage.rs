@@ -44,7 +44,8 @@ impl MountState {
             true
         });
         if let Err(error) = noted {
-            tracing::warn!(target: TOLD, %error, "the error could not be recorded in the superblock");
+            let what = "the error could not be recorded in the superblock";
+            tracing::warn!(target: TOLD, %error, "{what}");
         }
     }
 }

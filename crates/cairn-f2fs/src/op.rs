@@ -212,8 +212,9 @@ impl Operations {
         store.checkpoints.write(Reason::Cleaning).map(drop)
     }
 
-    /// While checkpoints are disabled: are there free sections for dirty blocks? Nothing is cleaned,
-    /// so these may take what is kept for cleaning; but a half of that is left for what frees blocks.
+    /// While checkpoints are disabled: are there free sections for dirty blocks? Nothing is
+    /// cleaned, so these may take what is kept for cleaning; but a half of that is left for what
+    /// frees blocks.
     fn has_room_disabled(store: &Store, pending: Pending, room: Room) -> bool {
         let needed = store.space.required_sections(Pending { data: 0, ..pending }).lower;
         let free = store.segments.free_sections();

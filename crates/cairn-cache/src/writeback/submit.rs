@@ -269,7 +269,8 @@ impl Round<'_> {
             let (start, blocks) = (run.start, run.len);
             match outcome {
                 WriteOutcome::Lost => {
-                    tracing::warn!(%start, blocks, %error, "file data could not be written and is lost");
+                    let what = "file data could not be written and is lost";
+                    tracing::warn!(%start, blocks, %error, "{what}");
                 }
                 _ => {
                     let what = "file data could not be written, and is tried again";

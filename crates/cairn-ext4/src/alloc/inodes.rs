@@ -59,7 +59,8 @@ impl Space {
         let index = match self.free_index(number, &state) {
             Ok(index) => index,
             Err(Error::Corrupt(defect)) => {
-                tracing::error!(target: TOLD, %defect, "no inodes are allocated in this group any more");
+                let what = "no inodes are allocated in this group any more";
+                tracing::error!(target: TOLD, %defect, "{what}");
                 group.free_inodes.store(0, Ordering::Relaxed);
                 inner.note(defect);
                 return Ok(None);
