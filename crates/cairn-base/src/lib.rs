@@ -23,6 +23,7 @@ pub mod shell;
 pub mod stats;
 pub mod system_error;
 pub mod thread;
+pub mod told;
 pub mod units;
 
 pub use units::{FileBlock, Ino, Pba, Tid};

@@ -34,6 +34,9 @@ pub enum ErrorKind {
     PermissionDenied,
     /// The device cannot do this.
     Unsupported,
+    /// What lies between the file and the disk in it (qcow2, LUKS, zstd) has a feature, or is of a
+    /// kind, that is not supported.
+    UnsupportedFeature,
     /// A request that the device's zones do not allow.
     ZoneRule(ZoneViolation),
     /// The system has no memory for the transfer.

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 
+use cairn_base::told::TOLD;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -55,14 +56,17 @@ pub(crate) fn start(complains: bool, shows: Shown) {
     let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
 }
 
-/// What is shown where nobody asks for a level. What a request waits for is for who waits.
+/// What is shown where nobody asks for a level. What a request waits for is for who waits. A
+/// command tells its failure itself.
 fn unasked(shows: Shown, is_terminal: bool) -> Targets {
     let level = match shows {
         Shown::Nothing => LevelFilter::OFF,
         Shown::Warnings | Shown::Repeated => LevelFilter::WARN,
     };
     let waiting = if is_terminal { level } else { LevelFilter::OFF };
-    Targets::new().with_default(level).with_target(cairn_nbd::WAITING, waiting)
+    let told = if shows == Shown::Repeated { level } else { LevelFilter::OFF };
+    let targets = Targets::new().with_default(level).with_target(cairn_nbd::WAITING, waiting);
+    targets.with_target(TOLD, told)
 }
 
 /// Parses words separated by commas. Unknown words are refused: `EnvFilter` would take such a word
@@ -95,6 +99,7 @@ mod tests {
             assert!(shown(shows, true, "cairn_nbd") && shown(shows, false, "cairn_nbd"));
         }
         assert!(!shown(Shown::Nothing, true, cairn_nbd::WAITING));
+        assert!(shown(Shown::Repeated, false, TOLD) && !shown(Shown::Warnings, true, TOLD));
     }
 
     #[test]

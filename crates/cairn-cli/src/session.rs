@@ -9,11 +9,12 @@ use std::time::SystemTime;
 use cairn::{ImageSpec, OpenOptions, Volume};
 use cairn_base::names::Escaped;
 use cairn_base::stats::Value;
+use cairn_vfs::error_policy::DAMAGED;
 use cairn_vfs::{FileSystem, Timestamp};
 
 use crate::commands::live_mount;
 use crate::failure::{Failure, Outcome, Status};
-use crate::{output, print, protection};
+use crate::{log_ring, output, print, protection};
 
 /// The image that a command works on.
 #[derive(Clone, Debug, clap::Args)]
@@ -132,14 +133,32 @@ pub fn with_opened<T>(
     });
     let closed = volume.filesystem().unmount();
     let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image));
+    let closed = closed.map_err(|failure| match access {
+        Access::Write if done.is_ok() => failure.leaving(MISSING.to_owned()),
+        _ => failure,
+    });
     // Its lock ends.
     drop(volume);
     match done {
         Err(failure) if failure.status != Status::Success => {
             Err(settled(failure, argument, closed.is_err() && access == Access::Write))
         }
-        done => closed.and(done),
+        done => {
+            closed?;
+            let is_damaged = access == Access::Write && log_ring::holds(DAMAGED);
+            if done.is_ok() && is_damaged { Err(damaged(&image)) } else { done }
+        }
     }
+}
+
+/// What a run that could not close the volume leaves.
+const MISSING: &str = "what this run wrote may be missing: look what is there, and run it again";
+
+/// The failure of a run that did what it was asked for on a volume that is damaged elsewhere. What
+/// was found has been told.
+fn damaged(image: &ImageSpec) -> Failure {
+    let why = "it is done, but the volume is damaged: run `cairn check --repair` on the image";
+    Failure::new(Status::Corrupt, why.to_owned()).in_image(image)
 }
 
 /// The failure, with what it left on the image. If the volume could not be closed, the last commit

@@ -11,8 +11,10 @@
 //! `errors=panic` nothing does. Recovery may write an older superblock over the record; the mount
 //! restores it then, as Linux's and e2fsck do.
 
+use cairn_base::told::TOLD;
 use cairn_block::ErrorKind;
 use cairn_vfs::Timestamp;
+use cairn_vfs::error_policy::DAMAGED;
 
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
@@ -22,7 +24,7 @@ use crate::mount_state::MountState;
 impl MountState {
     /// Records damage.
     pub(crate) fn note_damage(&self, error: &Error) {
-        tracing::error!(%error, "the volume is damaged: check and repair it");
+        tracing::error!(%error, "{DAMAGED}");
         let first = self.damage.push(self.found(error));
         let Some(mount) = self.me.upgrade().filter(|_| first) else { return };
         self.runtime.defer(Box::new(move || {
@@ -30,6 +32,16 @@ impl MountState {
                 tracing::warn!(%error, "the damage could not be recorded in the superblock");
             }
         }));
+    }
+
+    /// Records at the end that a group was left out, because its bitmaps are damaged.
+    pub(crate) fn note_left_out(&self, defect: Corrupt) {
+        let error = Error::Corrupt(defect);
+        tracing::error!(%error, "{DAMAGED}");
+        self.damage.push(self.found(&error));
+        if let Err(error) = self.store_damage() {
+            tracing::warn!(%error, "the damage could not be recorded in the superblock");
+        }
     }
 
     /// Writes the waiting records to the superblock.
@@ -57,7 +69,8 @@ impl MountState {
             journal.wait_for_home_write(self.superblock.block);
         }
         if let Err(error) = self.superblock.record_errors(self, &found) {
-            tracing::warn!(%error, "the error could not be recorded in the superblock");
+            let what = "the error could not be recorded in the superblock";
+            tracing::warn!(target: TOLD, %error, "{what}");
         }
     }
 

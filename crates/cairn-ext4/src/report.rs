@@ -38,6 +38,7 @@ pub(crate) fn statfs(ops: &Operations) -> VolumeStats {
         free_inodes: ops.groups.free_inodes_total(),
         name_max: 255,
         fsid: half(0) ^ half(8),
+        overwrites_take_blocks: false,
     }
 }
 

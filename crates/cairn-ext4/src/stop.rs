@@ -3,6 +3,7 @@
 //! Every result of a call or a daemon's step passes [`MountState::observe`] once, which decides
 //! what the volume does ([`cairn_vfs::error_policy`]).
 
+use cairn_base::told::TOLD;
 use std::sync::Arc;
 
 use cairn_vfs::error_policy::verdict;
@@ -35,7 +36,7 @@ impl MountState {
 
     /// Makes the volume read-only because of an error.
     fn fail(&self, error: &Error) {
-        tracing::error!(%error, "volume stopped");
+        tracing::error!(target: TOLD, %error, "volume stopped");
         let mut reason: Arc<str> = error.to_string().into();
         if let Some(journal) = self.journal() {
             journal.abort(&reason);

@@ -26,6 +26,9 @@ pub(crate) fn unmount(volume: &Ext4) -> Result<()> {
     // A file that cannot be deleted or written does not keep others from that. The error is
     // returned at the end.
     let deleted = ops.observe(ops.delete_nameless());
+    if let Some(defect) = ops.space.defect() {
+        ops.note_left_out(defect);
+    }
     let synced = sync::sync(ops);
     debug_assert!(synced.is_err() || is_all_written(ops), "sync has left an inode out");
     stop_daemons(volume);

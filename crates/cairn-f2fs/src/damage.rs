@@ -9,7 +9,9 @@
 //! that checkpoint is on the medium. If the power fails before the superblock is written, nothing
 //! tells of the error.
 
+use cairn_base::told::TOLD;
 use cairn_block::Operation;
+use cairn_vfs::error_policy::DAMAGED;
 
 use crate::checkpoint::Reason;
 use crate::corrupt::Corrupt;
@@ -23,7 +25,7 @@ use crate::store::Store;
 impl MountState {
     /// Records damage.
     pub(crate) fn note_damage(&self, store: &Store, error: &Error) {
-        tracing::error!(%error, "the volume is damaged: check and repair it");
+        tracing::error!(%error, "{DAMAGED}");
         store.checkpoints.raise(CheckpointFlags::FSCK);
         let Some(found) = error.damage() else { return };
         let noted = self.disk.change_superblock(|superblock| superblock.note_damage(found));
@@ -42,7 +44,8 @@ impl MountState {
             true
         });
         if let Err(error) = noted {
-            tracing::warn!(%error, "the error could not be recorded in the superblock");
+            let what = "the error could not be recorded in the superblock";
+            tracing::warn!(target: TOLD, %error, "{what}");
         }
     }
 }

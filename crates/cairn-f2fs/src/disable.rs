@@ -54,7 +54,7 @@ pub(crate) fn enable(ops: &Operations) -> Result<()> {
     let store = ops.store()?;
     write_data(ops)?;
     store.checkpoints.write(Reason::Resume)?;
-    store.space.set_unusable(0);
+    store.space.unlimit();
     Ok(())
 }
 

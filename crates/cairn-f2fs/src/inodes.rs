@@ -20,6 +20,7 @@ use crate::inode::Inode;
 use crate::mount_state::MountState;
 use crate::segment::Mode;
 use crate::space::Pending;
+use crate::store::Store;
 
 /// The table of inodes of a volume, and what is shared by all of them.
 pub struct Inodes {
@@ -86,6 +87,13 @@ impl Inodes {
         // If data is never overwritten in place, each dirty page needs a block.
         let data = if lfs { self.pages.dirty_bytes() / BLOCK_BYTES } else { 0 };
         Pending { nodes, dentries, inodes: self.dirty.len() as u64, data }
+    }
+
+    /// Counts what can be allocated while checkpoints are disabled.
+    pub(crate) fn limit_space(&self, store: &Store) {
+        if store.checkpoints.is_disabled() {
+            store.limit_space(self.pending(), self.pages.dirty_bytes() / BLOCK_BYTES);
+        }
     }
 
     /// Changes the size of the cache.

@@ -45,6 +45,15 @@ pub(crate) struct Operations {
     pub(crate) moves: Mutex<()>,
 }
 
+/// What room is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// New nodes and entries.
+    New,
+    /// Data, which reserves its blocks by itself, and what frees blocks.
+    Reserved,
+}
+
 /// A running operation. A checkpoint waits until it is dropped.
 #[must_use = "the operation ends when it is dropped"]
 pub(crate) struct Op<'v> {
@@ -78,8 +87,9 @@ impl Operations {
     pub(crate) fn begin(&self, blocks: u64) -> Result<Op<'_>> {
         self.mount.check_writable()?;
         let store: &Store = self.store()?;
-        self.make_room()?;
-        let reservation = self.reserve(blocks)?;
+        self.make_room(if blocks == 0 { Room::Reserved } else { Room::New })?;
+        self.inodes.limit_space(store);
+        let reservation = store.space.reserve(blocks)?;
         let guard = store.operation_lock.lock_op()?;
         Ok(Op { inodes: &self.inodes, store, reservation, _guard: guard })
     }
@@ -111,14 +121,14 @@ impl Operations {
         Ok(Op { inodes: &self.inodes, store, reservation, _guard: guard })
     }
 
-    /// Makes room for data. Called before inode data is written, and before
-    /// [`crate::operation_lock::OperationLock::lock_data`].
+    /// Makes room for data, or for what frees blocks. Called before inode data is written, and
+    /// before [`crate::operation_lock::OperationLock::lock_data`].
     ///
     /// # Errors
     /// As [`Operations::begin`].
     pub(crate) fn room(&self) -> Result<()> {
         self.mount.check_writable()?;
-        self.make_room()
+        self.make_room(Room::Reserved)
     }
 
     /// Runs an operation that may need space. If there is none, but a checkpoint may free some
@@ -149,14 +159,6 @@ impl Operations {
         }
     }
 
-    fn reserve(&self, blocks: u64) -> Result<Reservation> {
-        let store = self.store()?;
-        if store.checkpoints.is_disabled() {
-            store.space.set_unusable(store.unusable());
-        }
-        store.space.reserve(blocks)
-    }
-
     /// True if dirty metadata takes more memory than its share of the cache.
     fn is_over_limit(&self, pending: Pending) -> bool {
         let share = self.inodes.pages.budget().limit() / 4;
@@ -166,7 +168,7 @@ impl Operations {
     }
 
     /// Makes sure that there are free sections for dirty blocks, and not too many of these.
-    fn make_room(&self) -> Result<()> {
+    fn make_room(&self, room: Room) -> Result<()> {
         let store = self.store()?;
         if self.mount.is_recovering() {
             return Ok(());
@@ -179,10 +181,7 @@ impl Operations {
                 continue;
             }
             if store.checkpoints.is_disabled() {
-                // Cleaned sections could not be used before checkpoints are enabled again.
-                let needed = store.space.required_sections(Pending { data: 0, ..pending }).lower
-                    + store.space.reserved_sections();
-                if store.segments.free_sections() > needed {
+                if Self::has_room_disabled(store, pending, room) {
                     return Ok(());
                 }
                 if pending.nodes + pending.dentries + pending.inodes == 0 {
@@ -211,6 +210,18 @@ impl Operations {
         // Cleaning gains nothing. A checkpoint at least writes the dirty blocks, which then need no
         // more room.
         store.checkpoints.write(Reason::Cleaning).map(drop)
+    }
+
+    /// While checkpoints are disabled: are there free sections for dirty blocks? Nothing is
+    /// cleaned, so these may take what is kept for cleaning; but a half of that is left for what
+    /// frees blocks.
+    fn has_room_disabled(store: &Store, pending: Pending, room: Room) -> bool {
+        let needed = store.space.required_sections(Pending { data: 0, ..pending }).lower;
+        let free = store.segments.free_sections();
+        match room {
+            Room::New => free > needed + store.space.reserved_sections() / 2,
+            Room::Reserved => needed == 0 || free > needed,
+        }
     }
 
     /// The store.

@@ -20,7 +20,7 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
     let counts = disk.counts();
     let (free, available) = match &disk.store {
         Some(store) => {
-            store.space.set_unusable(store.unusable());
+            inodes.limit_space(store);
             (store.space.free_blocks(), store.space.available(false))
         }
         None => {
@@ -46,6 +46,11 @@ pub(crate) fn statfs(inodes: &Inodes) -> VolumeStats {
         free_inodes: numbers.saturating_sub(used).min(available),
         name_max: NAME_MAX as u32,
         fsid,
+        // The last checkpoint keeps what it has.
+        overwrites_take_blocks: disk
+            .store
+            .as_ref()
+            .is_some_and(|store| store.checkpoints.is_disabled()),
     }
 }
 
@@ -56,7 +61,10 @@ pub(crate) fn bytes_left(inodes: &Inodes, reserved: bool) -> u64 {
     if inodes.pages.lacks_room() {
         return 0;
     }
-    let free = inodes.disk.store.as_ref().map_or(0, |store| store.space.available(reserved));
+    let free = inodes.disk.store.as_ref().map_or(0, |store| {
+        inodes.limit_space(store);
+        store.space.available(reserved)
+    });
     free.saturating_mul(BLOCK_SIZE as u64)
 }
 

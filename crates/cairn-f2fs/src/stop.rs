@@ -4,6 +4,7 @@
 //! [`MountState::stop_after`] at the end of an operation under the operation lock, whose error has
 //! left the operation half done.
 
+use cairn_base::told::TOLD;
 use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Reach, Verdict};
 
@@ -48,7 +49,7 @@ impl MountState {
                 Verdict::GoOn => {}
                 Verdict::Note => self.note_damage(store, error),
                 Verdict::Stop => {
-                    tracing::error!(%error, "volume stopped");
+                    tracing::error!(target: TOLD, %error, "volume stopped");
                     store.operation_lock.stop_for("stopped after an error", error);
                 }
                 Verdict::PowerCut => {

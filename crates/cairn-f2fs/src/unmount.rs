@@ -13,7 +13,7 @@ use crate::sync;
 use crate::volume::F2fs;
 
 /// Unmounts the volume: deletes unlinked files, writes everything, and writes a checkpoint with
-/// the flag of a clean unmount. While checkpoints are disabled none is written.
+/// the flag of a clean unmount. While checkpoints are disabled, nothing is.
 ///
 /// # Errors
 /// The volume had stopped, or a write failed: the last checkpoint is the state on the disk.
@@ -47,6 +47,11 @@ fn stopped_by_error(disk: &Disk) -> Result<()> {
 }
 
 fn write_all(volume: &F2fs) -> Result<()> {
+    let flush = || volume.disk.device.flush().map_err(crate::Error::from);
+    // No checkpoint follows, so that whatever is written now is never found.
+    if volume.disk.store.as_ref().is_some_and(|store| store.checkpoints.is_disabled()) {
+        return flush();
+    }
     let mut unlinked: Vec<Arc<Inode>> = Vec::new();
     volume.inodes.table.for_each(|_, inode| {
         if inode.state.read().record.links == 0 {
@@ -66,8 +71,7 @@ fn write_all(volume: &F2fs) -> Result<()> {
     let checkpointed = checkpoint().and_then(|_| checkpoint()).map(drop);
     // Checked even if nothing was written: the device reports if it has changed, such as a
     // truncated image.
-    let flushed = volume.disk.device.flush().map_err(crate::Error::from);
-    deleted.and(written).and(checkpointed).and(flushed)
+    deleted.and(written).and(checkpointed).and(flush())
 }
 
 fn is_all_written(volume: &F2fs) -> bool {

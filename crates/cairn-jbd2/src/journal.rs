@@ -6,6 +6,7 @@ use std::time::Duration;
 use cairn_base::Tid;
 use cairn_base::ranked_lock::Mutex;
 use cairn_base::runtime::{DaemonHandle, Event, Runtime};
+use cairn_base::told::TOLD;
 use cairn_cache::block::BufferCache;
 
 use crate::area::{FORCED, JournalArea, write_superblock};
@@ -67,7 +68,7 @@ impl Journal {
     /// kept.
     pub fn abort(&self, reason: &str) {
         let Some((superblock, callbacks)) = self.state.lock().abort(reason) else { return };
-        tracing::error!(reason, "journal aborted");
+        tracing::error!(target: TOLD, reason, "journal aborted");
         // The superblock tells the next fsck. If the device refuses it, nothing more can be done.
         let _ = write_superblock(&self.area, &superblock, FORCED);
         for callback in callbacks {

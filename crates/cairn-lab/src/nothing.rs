@@ -297,6 +297,7 @@ impl FileSystem for Nothing {
             free_inodes: blocks,
             name_max: 255,
             fsid: 0,
+            overwrites_take_blocks: false,
         })
     }
 

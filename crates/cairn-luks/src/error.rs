@@ -88,7 +88,8 @@ impl From<Error> for cairn_block::Error {
         let kind = match &error {
             Error::Device(device) => return device.clone(),
             Error::NotLuks | Error::Damaged { .. } | Error::Checksum(_) => ErrorKind::Io,
-            Error::Unsupported(_) | Error::Costly { .. } => ErrorKind::Unsupported,
+            Error::Unsupported(_) => ErrorKind::UnsupportedFeature,
+            Error::Costly { .. } => ErrorKind::Unsupported,
             Error::NoMemory { .. } => ErrorKind::NoMemory,
             Error::WrongPassphrase(_) => ErrorKind::PermissionDenied,
         };

@@ -10,6 +10,7 @@ use crate::format::ObjectId;
 use crate::format::data::HEADER;
 use crate::format::id::{LOG, MAP, MapId, VOLUMES};
 use crate::format::manifest::{Manifest, Replay};
+use crate::marks;
 use crate::older_manifest;
 use crate::opening::{damaged, find_manifest, has_changed, load_map};
 use crate::requests::Requests;
@@ -86,6 +87,15 @@ fn needed(mut error: Error, volume: &str) -> Error {
     error
 }
 
+/// The error of what a volume's manifest leads to.
+fn of_volume(mut error: Error, volume: &str) -> Error {
+    if error.kind == ErrorKind::NotFound {
+        return needed(damaged(error), volume);
+    }
+    error.detail = format!("the volume {volume}: {}", error.detail);
+    error
+}
+
 /// What manifests need.
 #[derive(Default)]
 pub(crate) struct Needs {
@@ -142,7 +152,7 @@ fn needs(requests: &Requests) -> Result<Needs> {
                 Err(error)
                     if error.kind == ErrorKind::NotFound && has_changed(requests, &name, &tag)? => {
                 }
-                added => added.map_err(damaged)?,
+                added => added.map_err(|error| of_volume(error, &name))?,
             }
         }
         if !new {
@@ -185,6 +195,11 @@ pub(crate) fn collect(requests: &Requests) -> Result<Collected> {
         };
         let mut error = damaged(older_manifest::older(&volume.name, volume.epoch, later));
         error.detail += "; nothing is removed meanwhile";
+        return Err(error);
+    }
+    if let Some(lost) = marks::lost(requests, &volume_names(requests)?)?.first() {
+        let mut error = marks::error(lost, "gc");
+        error.detail += "; nothing is removed meanwhile, because it may need any object";
         return Err(error);
     }
     let mut left = strangers(requests)?;

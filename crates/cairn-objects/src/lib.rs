@@ -32,6 +32,7 @@ mod format;
 mod gc;
 mod local_log;
 mod map;
+mod marks;
 mod older_manifest;
 mod opening;
 pub mod pool;

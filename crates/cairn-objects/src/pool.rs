@@ -13,6 +13,7 @@ use crate::format::manifest::{self, Manifest, Replay};
 use crate::format::{Corrupt, SECTOR};
 use crate::gc::{self, must_exist, volume_names};
 use crate::map::Map;
+use crate::marks;
 use crate::older_manifest;
 use crate::opening::{
     Followed, check_map, damaged, find_manifest, follow, has_changed, load_map, read_manifest,
@@ -85,6 +86,10 @@ impl Pool {
         if names.is_empty() {
             must_exist(&self.requests)?;
         }
+        for name in marks::lost(&self.requests, &names)? {
+            let error = marks::error(&name, "open");
+            unreadable.push(Unreadable { name, error });
+        }
         for name in names {
             match find_manifest(&self.requests, &name) {
                 // It was removed after the list was made.
@@ -142,7 +147,7 @@ impl Pool {
                 is_meant && of.writer.as_ref().is_some_and(has_ended)
             };
             if manifest.is_ok_and(|(manifest, _)| is_abandoned(&manifest)) {
-                self.requests.delete(&manifest::name(name))?;
+                self.delete(name)?;
             }
         }
         Ok(())
@@ -173,7 +178,7 @@ impl Pool {
             // An incomplete copy is not opened; it need not stay, either.
             let _ = self.requests.delete(&name);
         }
-        settled
+        settled.and_then(|()| marks::set(&self.requests, to, operation))
     }
 
     /// Finishes a copy of a source that does not change meanwhile: no gc has missed both.
@@ -323,10 +328,12 @@ impl Pool {
         for volume in volumes {
             self.may_remove(volume, force)?;
         }
-        for volume in volumes {
-            self.requests.delete(&manifest::name(volume))?;
-        }
-        Ok(())
+        volumes.iter().try_for_each(|volume| self.delete(volume))
+    }
+
+    fn delete(&self, volume: &str) -> Result<()> {
+        marks::clear(&self.requests, volume)?;
+        Ok(self.requests.delete(&manifest::name(volume))?)
     }
 
     /// Refuses what cannot be removed.
@@ -337,7 +344,13 @@ impl Pool {
         match find_manifest(&self.requests, volume) {
             // One that is damaged or cannot be read can be removed, too.
             Err(error) if force && error.kind == ErrorKind::PermissionDenied => Ok(()),
-            Err(error) if error.kind == ErrorKind::NotFound => Err(self.not_there(volume)?),
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                match marks::is_lost(&self.requests, volume)? {
+                    true if force => Ok(()),
+                    true => Err(marks::error(volume, operation)),
+                    false => Err(self.not_there(volume)?),
+                }
+            }
             found if force => found.map(drop),
             found => unused(&found??.0, volume, operation),
         }

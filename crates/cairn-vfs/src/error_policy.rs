@@ -13,6 +13,9 @@
 //!
 //! So reading never stops a volume, and no half of a change becomes durable.
 
+/// What is logged of damage that was found, and of nothing else.
+pub const DAMAGED: &str = "the volume is damaged: check and repair it";
+
 /// Whom an error concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {

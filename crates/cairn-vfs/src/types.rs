@@ -440,4 +440,6 @@ pub struct VolumeStats {
     pub name_max: u32,
     /// `f_fsid`.
     pub fsid: u64,
+    /// Data that is overwritten takes free blocks, too.
+    pub overwrites_take_blocks: bool,
 }

@@ -61,14 +61,28 @@ pub(crate) fn refuse_closed_container(image: &ImageSpec) -> Result<()> {
     }
 }
 
+const AS_A_WHOLE: &str = "; the container is replaced as a whole only as IMAGE?format=raw";
+
+/// Refuses a container whose disk is encrypted, as long as no key is given: what may be overwritten
+/// is that disk, not the container.
+pub(crate) fn refuse_encrypted_container(image: &ImageSpec) -> Result<()> {
+    let is_container = image.format == DiskFormat::ByContent
+        && as_raw(image, false).is_some_and(|raw| cairn_images::recognise(&*raw).is_some());
+    match is_container.then(|| open_one(image, false)) {
+        Some(Err(error)) if matches!(error.cause(), Cause::Encrypted { .. }) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Why a container is not replaced as a whole.
 fn container_kept(error: Error) -> Error {
     let name = error.image().to_owned();
     let cause = match error.into_cause() {
         Cause::Open(mut why) => {
-            why.detail += "; the container is replaced as a whole only as IMAGE?format=raw";
+            why.detail += AS_A_WHOLE;
             Cause::Open(why)
         }
+        Cause::ReadOnly { why } => Cause::ReadOnly { why: why + AS_A_WHOLE },
         other => other,
     };
     Error::new(name, cause)

@@ -94,7 +94,7 @@ fn of_device(error: &cairn_block::Error) -> i32 {
         DeviceKind::OutOfRange => 22,
         DeviceKind::NoSpace => 28,
         DeviceKind::ReadOnly => 30,
-        DeviceKind::Unsupported => 95,
+        DeviceKind::Unsupported | DeviceKind::UnsupportedFeature => 95,
         _ => EIO,
     }
 }

@@ -73,17 +73,19 @@ fn disk_as(
             links.push(Link::qcow2(&disk));
             Ok(Arc::new(disk))
         }
-        Some(Kind::Zstd) if write => Err(Cause::Open(cairn_block::Error::new(
-            ErrorKind::ReadOnly,
-            "open",
-            "a disk compressed with zstd can only be read: decompress it (zstd -d) to write it",
-        ))),
+        Some(Kind::Zstd) if write => Err(Cause::ReadOnly {
+            why: "the disk is compressed with zstd: decompress it (zstd -d) to write it".into(),
+        }),
         Some(Kind::Zstd) => {
             let disk = zst::open(device).map_err(cause)?;
             links.push(Link::new("zstd", String::new(), &disk));
             Ok(Arc::new(disk))
         }
-        Some(other) => Err(Cause::Address(format!("{other} images are not opened"))),
+        Some(other) => Err(Cause::Open(cairn_block::Error::new(
+            ErrorKind::UnsupportedFeature,
+            "open",
+            format!("{other} images are not supported: convert it with qemu-img convert"),
+        ))),
     }
 }
 

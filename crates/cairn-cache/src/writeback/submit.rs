@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::told::TOLD;
 use cairn_base::{FileBlock, Pba};
 use cairn_block::{Batch, Completion, Durability, ErrorKind, Request};
 
@@ -265,11 +266,17 @@ impl Round<'_> {
             self.mapper.release(run);
         }
         if let Err(error) = result {
-            let what = match outcome {
-                WriteOutcome::Lost => "file data could not be written and is lost",
-                _ => "file data could not be written, and is tried again",
-            };
-            tracing::warn!(start = %run.start, blocks = run.len, %error, "{what}");
+            let (start, blocks) = (run.start, run.len);
+            match outcome {
+                WriteOutcome::Lost => {
+                    let what = "file data could not be written and is lost";
+                    tracing::warn!(%start, blocks, %error, "{what}");
+                }
+                _ => {
+                    let what = "file data could not be written, and is tried again";
+                    tracing::warn!(target: TOLD, %start, blocks, %error, "{what}");
+                }
+            }
             if self.file.cache.no_room.count(&error) {
                 // The daemon tries again until there is room.
                 self.file.cache.dirty.wake.notify();

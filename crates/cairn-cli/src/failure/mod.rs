@@ -390,6 +390,7 @@ fn status_of(cause: &Cause) -> Status {
         {
             Status::Failed
         }
+        Cause::Open(error) if error.kind == ErrorKind::UnsupportedFeature => Status::Unsupported,
         Cause::Open(_) => Status::NoImage,
         Cause::Device(error) if error.kind == ErrorKind::ReadOnly => Status::NoImage,
         Cause::Device(_) | Cause::Undo(_) => Status::Io,

@@ -46,6 +46,7 @@ fn in_use_and_missing_images_have_statuses_of_their_own() {
     assert_eq!(status_of(&cause(ErrorKind::InUse)), Status::Busy);
     assert_eq!(status_of(&cause(ErrorKind::NotFound)), Status::NoImage);
     assert_eq!(status_of(&cause(ErrorKind::Unsupported)), Status::NoImage);
+    assert_eq!(status_of(&cause(ErrorKind::UnsupportedFeature)), Status::Unsupported);
     let read = cairn_block::Error::new(ErrorKind::Io, "read", "why");
     assert_eq!(status_of(&Cause::Device(read)), Status::Io);
     assert_eq!(status_of(&Cause::UnknownFormat { hint: None }), Status::Corrupt);

@@ -12,6 +12,7 @@ mod blocks;
 mod book;
 mod checked;
 mod databases;
+mod disabled;
 mod errors;
 mod exports;
 mod fixture;

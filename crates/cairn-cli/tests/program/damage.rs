@@ -272,3 +272,24 @@ fn trees_are_changed_and_removed_beside_damage() {
         assert_eq!(cairn(&["ls", &image, "/d"]).1, format!("{BAD}\n"), "{format}");
     }
 }
+
+/// What was asked for is done, and the damage elsewhere is told, recorded, and in the status.
+#[test]
+fn a_change_beside_damage_ends_as_on_a_damaged_volume() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "64M", &image]);
+    let file = dir.path().join("file");
+    std::fs::write(&file, vec![1; 100_000]).unwrap();
+    let file = file.to_str().unwrap();
+    works(&["put", &image, file, "/old"]);
+    let said = judge::run("debugfs", ["-R", "bmap /old 3", &image]);
+    let block: u64 = said.lines().find_map(|line| line.trim().parse().ok()).unwrap();
+    judge::run("debugfs", ["-w", "-R", &format!("freeb {block}"), &image]);
+    let (status, _, said) = cairn(&["put", &image, file, "/new"]);
+    assert_eq!(status, 4, "{said}");
+    let told = said.matches("bg_free_blocks_count").count();
+    assert!(told == 1 && said.contains("it is done, but the volume is damaged"), "{said}");
+    assert_eq!(cairn(&["cat", &image, "/new"]).1.len(), 100_000);
+    let state = judge::run("dumpe2fs", ["-h", &image]);
+    assert!(state.contains("clean with errors"), "{state}");
+}

@@ -4,6 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use cairn::{ImageSpec, OpenOptions};
 use cairn_testkit::judge;
@@ -73,6 +74,39 @@ fn a_damaged_volume_is_removed_by_force_alone() {
     assert_eq!(names(&pool), ["main"]);
     let said = fails(&["gc", "--remove", "bad", &pool], 3);
     assert!(said.contains("there is no volume bad: the pool has main"), "{said}");
+}
+
+/// Its objects may be needed, as those of a damaged one.
+#[test]
+fn a_lost_volume_is_removed_by_force_alone() {
+    let (dir, pool) = pool();
+    works(&["clone", &pool, "other"]);
+    fs::remove_file(dir.path().join("pool/volumes/main")).unwrap();
+    for words in [&["gc", &pool][..], &["gc", "--remove", "main", &pool]] {
+        let said = fails(words, 3);
+        assert!(said.contains("the manifest of the volume main is lost"), "{said}");
+        assert!(said.contains("cairn gc --force --remove main"), "{said}");
+    }
+    let (status, listed, said) = cairn(&["info", "--pool", &pool]);
+    assert!(status == 4 && listed.contains("unreadable"), "{status}: {listed}");
+    assert!(said.contains("the manifest of the volume main is lost"), "{said}");
+    works(&["gc", "--force", "--remove", "main", &pool]);
+    works(&["ls", &format!("{pool}@other")]);
+    works(&["gc", "--verify", &pool]);
+}
+
+/// One line, whatever the volume did about it, and what it means for the files.
+#[test]
+fn a_store_that_takes_no_more_is_told_in_one_line() {
+    let (dir, pool) = pool();
+    let file = dir.path().join("file");
+    fs::write(&file, vec![7; 4 << 20]).unwrap();
+    let program = env!("CARGO_BIN_EXE_cairn");
+    let script = format!("ulimit -f 1024; exec {program} put '{pool}' {} /", file.display());
+    let done = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!((done.status.code(), said.lines().count()), (Some(7), 1), "{said}");
+    assert!(said.contains("what this run wrote may be missing"), "{said}");
 }
 
 #[test]

@@ -13,8 +13,10 @@ fn upload(pool: &str, directory: &str) -> String {
     let manifest = std::fs::read_to_string(format!("{directory}/volumes/made")).unwrap();
     let manifest: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
     let name = format!("unfinished-{}", manifest["id"].as_str().unwrap());
-    let at = |name: &str| format!("{directory}/volumes/{name}");
-    std::fs::rename(at("made"), at(&name)).unwrap();
+    for folder in ["volumes", "made"] {
+        let at = |name: &str| format!("{directory}/{folder}/{name}");
+        std::fs::rename(at("made"), at(&name)).unwrap();
+    }
     name
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_base::sabotage::Safeguard;
+use cairn_base::told::TOLD;
 use cairn_base::{Ino, Pba};
 
 use super::reservations::Class;
@@ -239,7 +240,8 @@ impl Inner {
         match self.groups.load_map(number, state) {
             Ok(map) => Ok(map.is_some()),
             Err(Error::Corrupt(defect)) => {
-                tracing::error!(%defect, "no blocks are allocated in this group any more");
+                let what = "no blocks are allocated in this group any more";
+                tracing::error!(target: TOLD, %defect, "{what}");
                 state.damaged = true;
                 self.reservations.remove_free(state.desc.free_blocks.into());
                 let group = self.groups.group(number);

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use cairn_base::sabotage::Safeguard;
+use cairn_base::told::TOLD;
 use cairn_base::{Ino, bitmap};
 
 use super::{Space, no_space, orlov};
@@ -58,7 +59,8 @@ impl Space {
         let index = match self.free_index(number, &state) {
             Ok(index) => index,
             Err(Error::Corrupt(defect)) => {
-                tracing::error!(%defect, "no inodes are allocated in this group any more");
+                let what = "no inodes are allocated in this group any more";
+                tracing::error!(target: TOLD, %defect, "{what}");
                 group.free_inodes.store(0, Ordering::Relaxed);
                 inner.note(defect);
                 return Ok(None);

@@ -82,6 +82,11 @@ struct Inner {
 }
 
 impl Space {
+    /// The first defect for which a group is left out.
+    pub(crate) fn defect(&self) -> Option<Corrupt> {
+        self.inner.defect.lock().clone()
+    }
+
     /// Creates the allocator of a group table.
     #[must_use]
     pub(crate) fn new(

@@ -7,17 +7,24 @@ use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_base::runtime::Runtime;
+use cairn_base::units::stored;
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
 use cairn_check::repair::{Step, Steps};
 use cairn_check::{Finding, Findings, Observer, Place, Value};
 
 use super::choice::{Seen, see};
 use super::kinds;
 use super::volume::Volume;
-use crate::checkpoint::newer;
+use crate::checkpoint::{self, newer};
 use crate::error::{Error, Result};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::probe::probe;
+
+/// Memory for the blocks of the packs.
+const BUDGET: u64 = 4 << 20;
 
 /// Looks for a newer pack that is damaged.
 ///
@@ -57,34 +64,52 @@ pub(super) fn mended(
         return Ok(None);
     }
     let volume = match Volume::open(device.clone(), &Findings::new()) {
-        Ok(Some(volume)) => volume,
+        Ok(volume) => volume,
         Err(Error::Device(error)) => return Err(Error::Device(error)),
-        Ok(None) | Err(_) => return Ok(None),
+        Err(_) => return Ok(None),
     };
-    let found = newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?;
+    let found = match &volume {
+        Some(volume) => newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?,
+        None => beside_none(device)?,
+    };
     let blocks = found.map(|found| found.mended).unwrap_or_default();
     let Some((at, _)) = blocks.first() else { return Ok(None) };
     let above: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
     for (at, image) in &blocks {
         above.write_at(bytes_of(*at), image.to_vec())?;
     }
-    let used = volume.loaded.checkpoint.version;
-    let newest = match Volume::open(above.clone(), &Findings::new())? {
-        Some(newest) if newest.loaded.checkpoint.version != used => newest,
-        _ => return Ok(None),
-    };
-    let version = newest.loaded.checkpoint.version;
-    drop((volume, newest));
-    let (older, newest) =
-        (see(device.clone(), watch, threads)?, see(above.clone(), watch, threads)?);
-    let loses = |seen: &Seen| (seen.weight.fatal, seen.weight.losing);
-    if loses(&newest) > loses(&older) {
-        return Ok(None);
+    let version_of = |volume: &Volume| volume.loaded.checkpoint.version;
+    let newest = Volume::open(above.clone(), &Findings::new())?.as_ref().map(version_of);
+    let used = volume.as_ref().map(version_of);
+    drop(volume);
+    let Some(version) = newest.filter(|newest| Some(*newest) != used) else { return Ok(None) };
+    if used.is_some() {
+        let (older, newest) =
+            (see(device.clone(), watch, threads)?, see(above.clone(), watch, threads)?);
+        let loses = |seen: &Seen| (seen.weight.fatal, seen.weight.losing);
+        if loses(&newest) > loses(&older) {
+            return Ok(None);
+        }
     }
     let finding = Finding::new(&kinds::CHECKPOINT_END, Place::block(at.get()));
     findings.add(finding.computed(Value::Hex(version)));
     let blocks = blocks.iter().map(|(at, image)| (*at, image.to_vec())).collect();
     Ok(Some(Mended { blocks, device: above }))
+}
+
+/// The damaged pack of a volume of which no pack can be used.
+fn beside_none(device: &Arc<dyn BlockDevice>) -> Result<Option<newer::Damaged>> {
+    let layout = match probe(&**device) {
+        Ok(Some(probe)) => probe.layout,
+        Err(Error::Device(error)) => return Err(Error::Device(error)),
+        Ok(None) | Err(_) => return Ok(None),
+    };
+    let buffers = BufferCache::new(device.clone(), stored(BLOCK_SIZE), Budget::new(BUDGET));
+    match checkpoint::load(&buffers, &layout) {
+        Err(Error::Corrupt(_)) => newer::damaged_beside_none(&buffers, &layout),
+        Ok(_) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Clears both ends of a newer pack that is damaged: a recovery, which is wanted in spite of it,

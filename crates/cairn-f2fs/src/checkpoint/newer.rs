@@ -78,7 +78,11 @@ pub(crate) fn explained(error: Error, device: &Arc<dyn BlockDevice>, layout: &La
         error => return error,
     };
     let buffers = BufferCache::new(device.clone(), stored(BLOCK_SIZE), Budget::new(BUDGET));
-    let found = load(&buffers, layout).and_then(|loaded| damaged(&buffers, layout, &loaded));
+    let found = match load(&buffers, layout) {
+        Ok(loaded) => damaged(&buffers, layout, &loaded),
+        Err(Error::Corrupt(_)) => damaged_beside_none(&buffers, layout),
+        Err(_) => return why.into(),
+    };
     // Without such a pack, or if the device fails, the error is what there is to say.
     let Ok(Some(found)) = found else { return why.into() };
     let (block, is_restorable) = (found.start.get(), !found.mended.is_empty());
@@ -146,6 +150,53 @@ fn compared(
         }
         (false, None) => None,
     })
+}
+
+/// The newest pack if no pack can be used: one of its ends has a right checksum, the other is a
+/// damaged copy of it, and what is left of the other pack is older.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn damaged_beside_none(
+    buffers: &BufferCache,
+    layout: &Layout,
+) -> Result<Option<Damaged>> {
+    let starts = [Side::First, Side::Second].map(|side| layout.pack_start(side));
+    let [one, two] = starts.map(|start| Ok::<_, Error>((start, stamps(buffers, start)?)));
+    let (one, two) = (one?, two?);
+    for ((start, own), (_, others)) in [(&one, &two), (&two, &one)] {
+        let Some((at, newest)) = own.iter().max_by_key(|(_, stamp)| stamp.version) else {
+            continue;
+        };
+        let other_end = match block(*start, newest.total_blocks.saturating_sub(1)) {
+            end if at == start => end,
+            end if *at == end => *start,
+            _ => continue,
+        };
+        // What is left of older packs is behind the end of this one.
+        let others = others.iter().map(|(_, other)| other.version).max();
+        if others != Some(newest.version.wrapping_sub(1))
+            || newest.total_blocks > BLOCKS_PER_SEGMENT
+        {
+            continue;
+        }
+        let (right, other) = (buffers.get(*at)?.image(), buffers.get(other_end)?.image());
+        if checkpoint::is_damaged_copy(&right, &other) {
+            let (end, mended) = (Pba(other_end.get().max(at.get())), vec![(other_end, right)]);
+            return Ok(Some(Damaged { start: *start, end, version: newest.version, mended }));
+        }
+    }
+    Ok(None)
+}
+
+/// What each block of a pack's segment says that is a checkpoint with a right checksum.
+fn stamps(buffers: &BufferCache, start: Pba) -> Result<Vec<(Pba, Stamp)>> {
+    buffers.prefetch(start, BLOCKS_PER_SEGMENT.into());
+    let mut found = Vec::new();
+    for at in (0..BLOCKS_PER_SEGMENT).map(|offset| block(start, offset)) {
+        found.extend(stamp(buffers, at)?.map(|stamp| (at, stamp)));
+    }
+    Ok(found)
 }
 
 /// The pack, if both ends are newer and name a wrong place for their checksum.

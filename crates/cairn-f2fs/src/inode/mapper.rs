@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, WriteTicket};
+use cairn_vfs::root_reserved;
 
 use super::read_mapper::ReadMapper;
 use super::tree::{self, Pointer};
@@ -94,9 +95,17 @@ impl<'a> InodeMapper<'a> {
         }
         let mut before = self.reader.find_any(run)?;
         before.run.len = before.run.len.min(run.len).min(largest - start);
+        let store = self.ops.store()?;
+        self.ops.inodes.limit_space(store);
         if before.place == Place::Hole {
-            before.run.len =
-                delayed::reserve(self.ops.store()?, self.inode, start, before.run.len)?;
+            before.run.len = delayed::reserve(store, self.inode, start, before.run.len)?;
+        } else if matches!(before.place, Place::Mapped(_)) && store.checkpoints.is_disabled() {
+            // It gets a new address. The old one may be that of the last checkpoint.
+            let room = store.space.available(root_reserved::may_be_used());
+            before.run.len = before.run.len.min(room);
+            if room == 0 {
+                return Err(Error::NO_SPACE);
+            }
         }
         Ok(before)
     }
@@ -249,6 +258,7 @@ impl FileMapper for InodeMapper<'_> {
 /// No space for a single one, a node is damaged, or the device failed.
 pub(crate) fn fill(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64) -> Result<u64> {
     let store = ops.store()?;
+    ops.inodes.limit_space(store);
     let mut len = len;
     let reservation = loop {
         match store.space.reserve(len + most_nodes(len)) {

@@ -34,8 +34,7 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::BlockAddr;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use crate::op::Op;
-use crate::op::Operations;
+use crate::op::{Op, Operations};
 use crate::store::Store;
 
 /// Blocks copied at once.

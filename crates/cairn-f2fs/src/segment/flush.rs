@@ -2,7 +2,7 @@
 
 use cairn_base::Pba;
 
-use super::{Segments, State};
+use super::{Mode, Segments, State};
 use crate::format::checkpoint::LogPosition;
 use crate::format::compact::CompactSummaries;
 use crate::format::layout::Side;
@@ -152,6 +152,29 @@ impl Segments {
     #[must_use]
     pub fn holes(&self) -> [u64; 2] {
         self.state.lock().table.holes()
+    }
+
+    /// Blocks that the log of data can take without a checkpoint, with this many free sections: the
+    /// rest of its segment, and the holes of others, if the mode takes these.
+    #[must_use]
+    pub(crate) fn writable(&self, sections: u32) -> u64 {
+        let state = self.state.lock();
+        let log = state.logs[Log::WarmData.index()].segno();
+        // A log always has a next block.
+        let own = u64::from(state.table.usable(log)).saturating_sub(1);
+        let holes = match self.mode {
+            Mode::Adaptive => state.table.writable_holes(),
+            Mode::Lfs => 0,
+        };
+        own + holes + u64::from(sections) * u64::from(self.layout.section_capacity())
+    }
+
+    /// Valid blocks of all segments: those that have a place. And how many of them would leave no
+    /// free block if they were overwritten, while checkpoints are disabled.
+    #[must_use]
+    pub(crate) fn placed(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.table.valid_total(), state.table.still_kept())
     }
 }
 

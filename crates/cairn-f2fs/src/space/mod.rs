@@ -114,7 +114,7 @@ impl Space {
         })
     }
 
-    /// Reserves `blocks` blocks.
+    /// Reserves `blocks` blocks; none can always be had.
     ///
     /// # Errors
     /// There are fewer blocks left.
@@ -123,7 +123,7 @@ impl Space {
         let kept = if root_reserved::may_be_used() { 0 } else { state.root_reserved };
         let wanted = (state.counts.valid_blocks + state.reserved + state.unusable + kept)
             .checked_add(blocks);
-        if wanted.is_none_or(|wanted| wanted > self.user_blocks) {
+        if blocks > 0 && wanted.is_none_or(|wanted| wanted > self.user_blocks) {
             return Err(Error::NO_SPACE);
         }
         state.reserved += blocks;
@@ -237,9 +237,24 @@ impl Space {
         kept
     }
 
-    /// Sets the number of blocks that cannot be allocated, because checkpoints are disabled.
-    pub(crate) fn set_unusable(&self, blocks: u64) {
-        self.state.lock().unusable = blocks.min(self.user_blocks);
+    /// Sets what can be allocated while checkpoints are disabled: all but `unusable` blocks, and no
+    /// more than `writable` ones beside what waits for its place. That is what is reserved, what is
+    /// in use beyond the `placed` blocks, and dirty data over blocks that are kept: how many there
+    /// are at most of both says `over`.
+    pub(crate) fn limit(&self, unusable: u64, writable: u64, placed: u64, over: (u64, u64)) {
+        let (dirty, kept) = over;
+        let mut state = self.state.lock();
+        let taken = state.counts.valid_blocks.saturating_add(state.reserved);
+        let new = taken.saturating_sub(placed);
+        let waits = new.saturating_add(dirty.saturating_sub(new).min(kept));
+        let left = writable.saturating_sub(waits);
+        let beyond = self.user_blocks.saturating_sub(taken).saturating_sub(left);
+        state.unusable = unusable.max(beyond).min(self.user_blocks);
+    }
+
+    /// Ends that, because checkpoints are enabled.
+    pub(crate) fn unlimit(&self) {
+        self.state.lock().unusable = 0;
     }
 
     /// Sections kept for cleaning.

@@ -37,7 +37,7 @@ use crate::nat::Nat;
 use crate::node::{Nodes, Room};
 use crate::operation_lock::OperationLock;
 use crate::segment::{Mode, SegmentSources, Segments};
-use crate::space::Space;
+use crate::space::{Pending, Space};
 
 /// How a volume is opened.
 #[derive(Clone, Copy, Debug)]
@@ -154,5 +154,24 @@ impl Store {
             return 0;
         }
         self.unusable_at_first.load(Ordering::Relaxed) + self.segments.held_back()
+    }
+
+    /// Sections that new blocks may take while checkpoints are disabled. Cleaned sections could not
+    /// be used before they are enabled again. `pending` needs the others.
+    pub(crate) fn spare_sections(&self, pending: Pending) -> u32 {
+        let needed = self.space.required_sections(Pending { data: 0, ..pending }).lower;
+        let kept = needed.saturating_add(self.space.reserved_sections());
+        self.segments.free_sections().saturating_sub(kept)
+    }
+
+    /// While checkpoints are disabled, has reservations fail for what the logs could not take,
+    /// beside `pending` and `dirty` blocks of data.
+    pub(crate) fn limit_space(&self, pending: Pending, dirty: u64) {
+        if self.checkpoints.is_disabled() {
+            let writable = self.segments.writable(self.spare_sections(pending));
+            let (placed, kept) = self.segments.placed();
+            let placed = placed.saturating_add(pending.nodes);
+            self.space.limit(self.unusable(), writable, placed, (dirty, kept));
+        }
     }
 }

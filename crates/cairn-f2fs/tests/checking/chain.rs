@@ -12,6 +12,7 @@ use cairn_f2fs::{Choice, F2fs, MountOptions, rescue};
 use cairn_testkit::judge::assert_f2fs_device_clean;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
+use crate::inject::Target;
 use crate::readers::View;
 use crate::repair::{apply, plan};
 use crate::rescue::rescued;
@@ -29,6 +30,11 @@ struct Cut {
 
 impl Cut {
     fn new(arguments: &[&str]) -> Self {
+        Self::beside(0, arguments)
+    }
+
+    /// With this many more files that were there before.
+    fn beside(others: u32, arguments: &[&str]) -> Self {
         let device = volume(64 * MIB, arguments);
         let fs = open(device.clone(), "");
         let create = |fs: &F2fs, name: &str| {
@@ -37,6 +43,7 @@ impl Cut {
         };
         let old = create(&fs, "old");
         fs.write(old, 0, &[1; 9000], IoFlags::empty()).unwrap();
+        (0..others).for_each(|other| drop(create(&fs, &format!("other {other}"))));
         fs.unmount().unwrap();
         let fs = open(device.clone(), "");
         let old = fs.lookup(fs.root(), b"old").unwrap().ino;
@@ -247,6 +254,29 @@ fn an_impossible_inode_of_the_chain_costs_only_its_file() {
         let wrong = View::of(&device).wrong(&cut.sound);
         assert_eq!(wrong, ["/new 2: missing"], "byte {at}");
     }
+}
+
+/// The journals of the checkpoint are gone, but all nodes that it counts are known.
+#[test]
+fn a_lost_journal_costs_nothing_of_the_chain() {
+    // So many changes of the NAT are not in its journal.
+    let cut = Cut::beside(100, &[]);
+    let target = Target::of(&Arc::new(cut.device.fork()));
+    let (_, contents) = target.pack();
+    let mut random = fastrand::Rng::with_seed(19);
+    let mut garbage = vec![0; BLOCK_SIZE];
+    random.fill(&mut garbage);
+    let memory = Arc::new(cut.device.fork());
+    memory.load(contents[0], &garbage);
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let found = lines(&check(device.clone()).unwrap());
+    assert!(found.contains("f2fs.checkpoint.journal_lost: "), "{found}");
+    let all = plan(&device, Scope::All).unwrap();
+    assert!(!all.is_refused && all.after.count() == 0, "{}", lines(&all.after));
+    apply(&all, &device);
+    let wrong = View::of(&device).wrong(&cut.sound);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_f2fs_device_clean(&memory);
 }
 
 /// A recovery does not take the number of the node of attributes from the chain.

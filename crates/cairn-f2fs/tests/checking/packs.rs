@@ -11,7 +11,7 @@ use cairn_f2fs::{F2fs, MountOptions};
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
 use crate::inject::Injection;
-use crate::repair::damaged;
+use crate::repair::{apply, damaged, plan};
 use crate::stale::place_of;
 use crate::types::{Judge, planted};
 use crate::volume::open;
@@ -122,6 +122,42 @@ fn a_wrong_place_of_the_checksum_is_set_right() {
             assert_restored(&judge, &injection);
         }
     }
+}
+
+/// Nothing is left of the older pack but its last block: one wrong bit of the newest one would take
+/// the whole volume away.
+#[test]
+fn an_end_is_restored_where_no_pack_can_be_used() {
+    let judge = changed();
+    let older = Judge::of(&planted(&[])).target.pack_ends()[0];
+    let [first, last] = judge.target.pack_ends();
+    assert_ne!(older, first);
+    for end in [first, last] {
+        for place in [0, 7, 16, 136, 192, 3000, 4092] {
+            let what = format!("byte {place}, no older pack");
+            let mut injection = injected(&judge, end, &what, &|bytes| bytes[place] ^= 0x10);
+            injection.blocks.push((older, vec![0; 4096]));
+            let what = &injection.what;
+            let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+            let found = lines(&check(device.clone()).unwrap());
+            assert!(found.contains("f2fs.checkpoint.end: "), "{what}:\n{found}");
+            let opened = F2fs::open(device.clone(), Threads::new(), &MountOptions::default());
+            let why = opened.err().expect("no pack can be used").to_string();
+            assert!(why.contains("a repair without losses restores the newest"), "{why}");
+            let done = plan(&device, Scope::Accounting).unwrap();
+            assert_eq!(done.after.count(), 0, "{what}: {}", lines(&done.after));
+            apply(&done, &device);
+            assert!(device.read_at(end, 4096).unwrap()[..] == judge.target.read(end)[..], "{what}");
+        }
+    }
+    // The other pack was the newer one, as its last block shows: nothing may go back behind it.
+    let [newer, _] = judge.target.pack_ends();
+    let what = "the older pack beside a newer one";
+    let mut injection = injected(&judge, older, what, &|bytes| bytes[16] ^= 0x10);
+    injection.blocks.push((newer, vec![0; 4096]));
+    let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+    let found = lines(&check(device).unwrap());
+    assert!(!found.contains("f2fs.checkpoint.end: "), "{found}");
 }
 
 /// What a power cut leaves of the last block is no defect, and the volume is written.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_f2fs::F2fs;
 use cairn_f2fs::format::CheckpointFlags;
-use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes};
+use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use crate::support::{judge, look, open, volume};
 
@@ -144,4 +144,99 @@ fn too_much_unusable_space_is_refused() {
     fs.remount("checkpoint=enable").unwrap();
     fs.unmount().unwrap();
     judge(&device);
+}
+
+/// What a write was promised has its place: the write without room fails, and nothing later does.
+#[test]
+fn a_full_volume_refuses_writes_and_nothing_else() {
+    for (mode, overwrites) in [("adaptive", false), ("lfs", false), ("adaptive", true)] {
+        let device = volume(128 << 20, &[]);
+        let fs = open(device.clone(), "");
+        write(&fs, "kept", 1, 8 * MIB);
+        fs.unmount().unwrap();
+        drop(fs);
+        let fs = open(device.clone(), &format!("mode={mode},checkpoint=disable"));
+        let root = fs.root();
+        if overwrites {
+            // Takes new blocks beside those of the checkpoint.
+            write(&fs, "kept", 2, 8 * MIB);
+        }
+        let full = fs.create(root, b"full", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        let data = vec![3; 256 << 10];
+        let (mut size, refused) = loop {
+            let size = fs.getattr(full).unwrap().size;
+            assert!(size < 128 << 20, "{mode}: everything fits");
+            match fs.write(full, size, &data, IoFlags::empty()) {
+                Ok(_) => (),
+                Err(error) => break (size, error),
+            }
+        };
+        assert!(matches!(refused, Error::NoSpace), "{mode}: {refused}");
+        assert!(fs.room(false) < 256 << 10, "{mode}: {} bytes are offered", fs.room(false));
+        fs.fsync(full, 0, false).unwrap();
+        fs.sync().unwrap();
+        // Space that was preallocated is there for its data.
+        let half = size / 2;
+        fs.setattr(full, &SetAttributes { size: Some(half), ..SetAttributes::default() }).unwrap();
+        let promised = fs.create(root, b"promised", NewInode::Regular, 0o644, &Caller::ROOT);
+        let promised = promised.unwrap().ino;
+        let wanted = fs.room(false) / 2;
+        fs.allocate(promised, AllocateMode::Extend, 0, wanted).unwrap();
+        size = half;
+        while fs.write(full, size, &data, IoFlags::empty()).is_ok() {
+            size += data.len() as u64;
+        }
+        for at in (0..wanted).step_by(data.len()) {
+            let data = &data[..data.len().min((wanted - at) as usize)];
+            fs.write(promised, at, data, IoFlags::empty()).unwrap();
+        }
+        fs.sync().unwrap();
+        fs.unlink(root, b"full").unwrap();
+        fs.forget(full, 1);
+        assert!(fs.room(false) > half / 2, "{mode}: {} bytes after unlink", fs.room(false));
+        write(&fs, "another", 4, MIB);
+        fs.unmount().unwrap();
+        drop(fs);
+        judge(&device);
+        let after = look(Arc::new(device.fork()));
+        assert_eq!((read(&after, "kept"), read(&after, "another")), (Some((1, 8 << 20)), None));
+    }
+}
+
+/// A full volume keeps everything when checkpoints are enabled again.
+#[test]
+fn a_full_volume_can_enable_checkpoints() {
+    for size in [100_000, 10] {
+        let device = volume(64 << 20, &[]);
+        let fs = open(device.clone(), "checkpoint=disable");
+        let (root, caller) = (fs.root(), Caller::ROOT);
+        let name = |file: u32| format!("file-{file}").into_bytes();
+        let mut files = 0;
+        let full = loop {
+            let ino = match fs.create(root, &name(files), NewInode::Regular, 0o644, &caller) {
+                Ok(made) => made.ino,
+                Err(error) => break error,
+            };
+            match fs.write(ino, 0, &vec![5; size], IoFlags::empty()) {
+                Ok(done) if done == size => files += 1,
+                Ok(_) => break Error::NoSpace,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, Error::NoSpace) && files > 20, "{full} after {files} files");
+        let gone = files / 10;
+        (0..gone).for_each(|file| fs.unlink(root, &name(file)).unwrap());
+        fs.remount("checkpoint=enable").unwrap();
+        fs.shutdown(false).unwrap();
+        drop(fs);
+        judge(&device);
+        let fs = open(device.clone(), "");
+        for file in gone..files {
+            let found = fs.lookup(fs.root(), &name(file)).unwrap();
+            let mut bytes = vec![0; size];
+            let read = fs.read(found.ino, 0, &mut bytes, IoFlags::empty()).unwrap();
+            assert!(read == size && bytes.iter().all(|byte| *byte == 5), "file {file}");
+        }
+        fs.unmount().unwrap();
+    }
 }

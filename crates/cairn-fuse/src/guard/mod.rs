@@ -320,6 +320,9 @@ impl Ask {
 
     /// True if the file already has all blocks of the write.
     fn has_blocks(&self, fs: &dyn FileSystem) -> bool {
+        if fs.statfs().is_ok_and(|stats| stats.overwrites_take_blocks) {
+            return false;
+        }
         // More data may have arrived since the question was asked.
         let Some(range) = fs.getattr(self.ino).ok().and_then(|found| self.range(found.size)) else {
             return false;

@@ -184,7 +184,8 @@ impl From<Error> for cairn_block::Error {
                 let made = Self::new(*kind, USE_BACKING, error.to_string());
                 return Self { source: of_system.clone(), ..made };
             }
-            Error::Unsupported { .. } | Error::Refused(_) => ErrorKind::Unsupported,
+            Error::Unsupported { .. } => ErrorKind::UnsupportedFeature,
+            Error::Refused(_) => ErrorKind::Unsupported,
             Error::Damaged(_) | Error::Chain(_) => ErrorKind::Io,
         };
         Self::new(kind, USE, error.to_string())

@@ -50,7 +50,7 @@ impl From<Error> for cairn_block::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Device(device) => return device.clone(),
-            Error::LargeFrame { .. } => ErrorKind::Unsupported,
+            Error::LargeFrame { .. } => ErrorKind::UnsupportedFeature,
             Error::Damaged { .. } => ErrorKind::Io,
         };
         Self::new(kind, "use the compressed disk", error.to_string())

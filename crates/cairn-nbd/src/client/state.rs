@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use cairn_base::ranked_lock::{Condvar, Mutex, MutexGuard, Rank};
 use cairn_base::sabotage::Safeguard;
+use cairn_base::told::TOLD;
 use cairn_block::{Bytes, Error, ErrorKind, Result};
 
 use super::command::{Chain, Command, Draft, Kind, Next, Owner, Sent, buffers};
@@ -290,7 +291,7 @@ impl Shared {
             }
             Phase::Down => {}
         }
-        tracing::error!(%why, "the connection to the NBD server has ended for good");
+        tracing::error!(target: TOLD, %why, "the connection to the NBD server has ended for good");
         state.phase = Phase::Dead(why.clone());
         self.fail_all(state, &why);
         self.changed.notify_all();

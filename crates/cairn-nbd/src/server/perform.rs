@@ -157,7 +157,9 @@ fn failed(error: &Error) -> Failed {
     let number = match error.kind {
         ErrorKind::ReadOnly | ErrorKind::PermissionDenied => errors::EPERM,
         ErrorKind::NoSpace => errors::ENOSPC,
-        ErrorKind::OutOfRange | ErrorKind::Unsupported => errors::EINVAL,
+        ErrorKind::OutOfRange | ErrorKind::Unsupported | ErrorKind::UnsupportedFeature => {
+            errors::EINVAL
+        }
         ErrorKind::NoMemory => errors::ENOMEM,
         _ => errors::EIO,
     };

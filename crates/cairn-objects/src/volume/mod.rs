@@ -30,6 +30,7 @@ use crate::address::{Address, check_name};
 use crate::cache::{Cache, Directory};
 use crate::format::SECTOR;
 use crate::format::manifest::{self, Manifest};
+use crate::marks;
 use crate::requests::{Created, Requests};
 use crate::store::connect::connect;
 use crate::store::{Counted, Counters, Store};
@@ -114,7 +115,7 @@ pub fn create_in(
         replay: Vec::new(),
     };
     match requests.create(&manifest::name(volume), &[manifest.encode()])? {
-        Created::Ours => Ok(()),
+        Created::Ours => marks::set(&requests, volume, "create"),
         Created::Theirs => {
             let detail =
                 format!("there is a volume {volume}: choose another name, or remove it first");

@@ -231,6 +231,8 @@ fn a_lost_map_object_is_named() {
         assert_eq!(error.kind, ErrorKind::Io, "{error}");
         let said = error.to_string();
         assert!(said.contains(&map) && !said.contains("try again"), "{said}");
+        assert!(how > 0 || said.contains("give the volume main up by force"), "{said}");
+        assert!(said.contains("the volume main"), "{said}");
         assert_eq!(names(&store, ""), objects, "nothing is removed");
     }
 }
@@ -273,6 +275,65 @@ fn a_damaged_manifest_concerns_its_volume() {
     store.damage("volumes/bad", |bytes| bytes.clear());
     pool.remove("bad", true).unwrap();
     assert!(pool.gc().unwrap().objects > 0);
+}
+
+/// A volume that was removed is told from one whose manifest is gone, which needs its objects.
+#[test]
+fn a_lost_manifest_is_named_until_it_is_given_up() {
+    let store = Arc::new(MemoryStore::new());
+    let device = volume(&store);
+    let mut oracle = Oracle::default();
+    oracle.write(&device, 1, 0, 8);
+    device.close().unwrap();
+    let pool = pool(&store);
+    pool.copy("main", "copy", Copy::Clone).unwrap();
+    pool.copy("main", "kept", Copy::Snapshot).unwrap();
+    let clone = ObjectVolume::open_in(store.clone(), "copy", &options()).unwrap();
+    clone.write_at(0, data(9, 0, 8)).unwrap();
+    clone.close().unwrap();
+    pool.remove("kept", false).unwrap();
+    pool.gc().unwrap();
+    let manifest = store.get("volumes/main").unwrap().bytes;
+    store.delete("volumes/main").unwrap();
+    let before = names(&store, "");
+    let (listed, unreadable) = pool.volumes().unwrap();
+    assert_eq!((listed.len(), unreadable[0].name.as_str()), (1, "main"));
+    for error in [
+        pool.gc().unwrap_err(),
+        pool.remove("main", false).unwrap_err(),
+        pool.copy("copy", "main", Copy::Clone).unwrap_err(),
+        create_in(store.clone(), "main", 1 << 20, &CreateOptions::default(), &options())
+            .unwrap_err(),
+    ] {
+        let said = error.to_string();
+        assert!(said.contains("the manifest of the volume main is lost"), "{said}");
+        assert_eq!(names(&store, ""), before, "{said}");
+    }
+    let parts = [manifest];
+    store.put("volumes/main", &parts, Condition::IfAbsent).unwrap();
+    pool.gc().unwrap();
+    assert_eq!(oracle.differs(&open(store.clone()).unwrap()), None);
+    store.delete("volumes/main").unwrap();
+    pool.remove("main", true).unwrap();
+    assert!(pool.gc().unwrap().objects > 0);
+    assert_eq!(pool.volumes().unwrap().1.len(), 0);
+    pool.remove("copy", false).unwrap();
+    pool.gc().unwrap();
+    assert_eq!(names(&store, ""), [""; 0], "nothing stays of volumes that are gone");
+}
+
+/// A volume of an older Cairn has no mark: without its manifest it was removed.
+#[test]
+fn a_volume_without_a_mark_is_removed_as_before() {
+    let store = Arc::new(MemoryStore::new());
+    volume(&store).close().unwrap();
+    store.delete("made/main").unwrap();
+    let pool = pool(&store);
+    pool.gc().unwrap();
+    pool.copy("main", "copy", Copy::Clone).unwrap();
+    pool.remove("main", false).unwrap();
+    pool.gc().unwrap();
+    assert_eq!(pool.volumes().unwrap().0.len(), 1);
 }
 
 /// A volume gets the contents of another, wherever that dies: it has the old ones or the new.

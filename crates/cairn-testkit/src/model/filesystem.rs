@@ -326,6 +326,7 @@ impl FileSystem for Model {
             free_inodes: MAX_INODES - state.nodes.len() as u64,
             name_max: 255,
             fsid: 0,
+            overwrites_take_blocks: false,
         })
     }
 

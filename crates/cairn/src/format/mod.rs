@@ -42,6 +42,9 @@ pub enum Info {
     F2fs(Box<cairn_f2fs::Info>),
 }
 
+/// What the formats say of a volume that can be written.
+const READ_WRITE: &str = "read-write";
+
 impl Info {
     /// Its format.
     #[must_use]
@@ -51,6 +54,26 @@ impl Info {
             #[cfg(feature = "f2fs")]
             Self::F2fs(_) => Format::F2fs,
         }
+    }
+
+    /// Can it be opened for writing?
+    pub(crate) fn is_writable(&self) -> bool {
+        match self {
+            Self::Ext4(info) => info.access == READ_WRITE,
+            #[cfg(feature = "f2fs")]
+            Self::F2fs(info) => info.access == READ_WRITE,
+        }
+    }
+
+    /// The same, of a volume that can only be read.
+    pub(crate) fn read_only(mut self, why: &str) -> Self {
+        let access = match &mut self {
+            Self::Ext4(info) => &mut info.access,
+            #[cfg(feature = "f2fs")]
+            Self::F2fs(info) => &mut info.access,
+        };
+        *access = format!("read-only: {why}");
+        self
     }
 
     /// What was found: "clean", "needs recovery" and others.

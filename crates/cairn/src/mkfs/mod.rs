@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::chain::container;
 use crate::contents::contents;
-use crate::device::{open_one, open_or_raw, refuse_closed_container};
+use crate::device::{open_one, open_or_raw, refuse_closed_container, refuse_encrypted_container};
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::host;
@@ -40,6 +40,7 @@ pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     if !options.overwrite {
         let further = options.devices.iter().map(ImageSpec::whole);
         for image in std::iter::once(image.clone()).chain(further) {
+            refuse_encrypted_container(&image)?;
             if let Some(found) = contents(&image)? {
                 return Err(Error::new(&image, Cause::WouldOverwrite { found }));
             }

@@ -12,6 +12,7 @@ use cairn_block::file::{BlockClaim, KeptImage};
 use cairn_block::wrap::Overlay;
 use cairn_vfs::FileSystem;
 
+use crate::chain::container;
 use crate::contents::unknown;
 use crate::device::{open_at, open_one, read_kept};
 use crate::error::{Cause, Error, Result};
@@ -329,6 +330,12 @@ pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
     let device = open_device(image, devices, false)?;
     let now = runtime(None).now();
     let info = format::inspect(&device, now).map_err(|cause| Error::new(image, cause))?;
+    // What a file compressed with zstd holds can only be read.
+    let is_compressed = || container(image).is_some_and(|link| link.kind == "zstd");
+    let info = info.map(|info| match info.is_writable() && is_compressed() {
+        true => info.read_only("it is compressed with zstd: decompress it (zstd -d) to write it"),
+        false => info,
+    });
     info.ok_or_else(|| {
         Error::new(
             image,

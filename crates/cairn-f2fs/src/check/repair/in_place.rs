@@ -5,7 +5,10 @@
 use std::ops::Range;
 
 use cairn_base::units::as_index;
+use cairn_check::{Finding, Kind};
 
+use super::super::context::Totals;
+use super::super::kinds;
 use super::edit::Edit;
 use crate::checkpoint::summaries;
 use crate::error::Result;
@@ -25,6 +28,34 @@ impl Edit<'_> {
             return Ok(None);
         };
         Ok(Some((at.get(), self.read(at.get())?, place)))
+    }
+
+    /// Writes the journal of the NAT without its impossible entries, if what lies behind the
+    /// checkpoint waits for that. The checkpoint counts no node beside those that are known.
+    pub(super) fn mend_nat_journal(&mut self, found: &[Finding]) -> Result<bool> {
+        let is_one = |finding: &&Finding, kinds: &[&Kind]| {
+            kinds.iter().any(|kind| kind.code == finding.kind.code)
+        };
+        let Some(lost) = found.iter().find(|one| is_one(one, &[&kinds::CHECKPOINT_JOURNAL_LOST]))
+        else {
+            return Ok(false);
+        };
+        let behind = [&kinds::RECOVERY, &kinds::RECOVERY_WAITS, &kinds::CHECKPOINT_PACK];
+        let context = self.context.clone();
+        let (totals, checkpoint) = (&context.totals, &context.volume.loaded.checkpoint);
+        let is_complete = Totals::get(&totals.nodes) == u64::from(checkpoint.valid_node_count)
+            && Totals::get(&totals.inodes) == u64::from(checkpoint.valid_inode_count);
+        let waits = found.iter().any(|one| is_one(&one, &behind));
+        if !waits || !is_complete || !self.scope.allows(lost.kind) {
+            return Ok(false);
+        }
+        let Some((at, mut bytes, place)) = self.journal(Log::HotData)? else { return Ok(false) };
+        let right = context.volume.journals.nat.encode();
+        bytes.get_mut(place).unwrap_or_default().copy_from_slice(&right);
+        self.write(at, bytes)?;
+        let what = "what the journal said of nodes, if it said anything";
+        self.lost((lost.kind, lost.place.clone()), Nid::default(), what);
+        Ok(true)
     }
 
     /// Writes entries of the NAT that change. False if other tables must change, too.

@@ -254,6 +254,7 @@ fn mend(
     let changed = is_found
         || edit.mend_structure(&found)?
         || !edit.may_go_on(&found)
+        || edit.mend_nat_journal(&report.findings)?
         || edit.mend_waiting(&report.findings)?
         || edit.mend_counts(&found)?
         || edit.mend_quota(&found)?;

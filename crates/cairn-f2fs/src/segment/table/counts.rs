@@ -23,4 +23,16 @@ impl Table {
         };
         [of(Log::DATA), of(Log::NODE)]
     }
+
+    /// Those of them in data segments that may be written now.
+    pub(in crate::segment) fn writable_holes(&self) -> u64 {
+        let segments = Log::DATA.into_iter().flat_map(|log| self.partial(log));
+        segments.map(|segno| u64::from(self.usable(*segno))).sum()
+    }
+
+    /// Blocks in use that stay as they are while checkpoints are disabled: new contents get another
+    /// block, and the old one is not free.
+    pub(in crate::segment) fn still_kept(&self) -> u64 {
+        self.kept.as_ref().map_or(0, |(_, kept)| kept.saturating_sub(self.held_back()))
+    }
 }

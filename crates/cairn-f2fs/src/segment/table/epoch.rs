@@ -48,7 +48,7 @@ impl Table {
     /// With `keep` (checkpoints are disabled), all blocks that are valid now stay unchanged until
     /// checkpoints are enabled again.
     pub(in crate::segment) fn keep_all(&mut self, keep: bool) {
-        self.kept =
-            keep.then(|| (0..self.len()).map(|segno| self.valid_map(SegNo(segno))).collect());
+        let maps = || (0..self.len()).map(|segno| self.valid_map(SegNo(segno))).collect();
+        self.kept = keep.then(|| (maps(), self.valid_total()));
     }
 }

@@ -70,8 +70,8 @@ pub(super) struct Table {
     in_flight: HashMap<SegNo, Box<Map>>,
     in_flight_left: BTreeSet<SegNo>,
     in_flight_blocks: u64,
-    /// Valid blocks of the last checkpoint, by segment, while checkpoints are disabled.
-    kept: Option<Vec<Map>>,
+    /// Valid blocks of the last checkpoint, by segment, and their number, while they are disabled.
+    kept: Option<(Vec<Map>, u64)>,
     /// Segments whose entries differ from those of the last snapshot.
     dirty: BTreeSet<SegNo>,
     /// Segments without a log that have both valid and other blocks, by the log that filled them.
@@ -359,7 +359,7 @@ impl Table {
 
     fn block_all(&mut self, segno: SegNo, mask: &Map) {
         let mut mask = *mask;
-        if let Some(kept) = &self.kept {
+        if let Some((kept, _)) = &self.kept {
             mask.iter_mut()
                 .zip(block::entry(kept, segno.index()))
                 .for_each(|(byte, kept)| *byte &= kept);
