@@ -43,7 +43,9 @@ impl Cut {
         };
         let old = create(&fs, "old");
         fs.write(old, 0, &[1; 9000], IoFlags::empty()).unwrap();
-        (0..others).for_each(|other| drop(create(&fs, &format!("other {other}"))));
+        for other in 0..others {
+            create(&fs, &format!("other {other}"));
+        }
         fs.unmount().unwrap();
         let fs = open(device.clone(), "");
         let old = fs.lookup(fs.root(), b"old").unwrap().ino;

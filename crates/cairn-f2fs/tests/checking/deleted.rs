@@ -200,10 +200,7 @@ fn a_node_that_cannot_be_found_stops_nothing_else() {
             assert!(ERRORS.iter().any(|code| text.contains(code)), "{what}:\n{text}");
             let fs = open(device.clone(), "");
             for name in ["kept", "before", "after"] {
-                let mut read = [0; 16];
-                let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
-                let len = fs.read(ino, 0, &mut read, IoFlags::empty()).unwrap();
-                assert_eq!(&read[..len], name.as_bytes(), "{what} {again}");
+                assert_eq!(contents(&fs, name), name.as_bytes(), "{what} {again}");
             }
             close(&fs, &what);
         }
@@ -228,4 +225,12 @@ fn close(fs: &F2fs, what: &str) {
         let error = error.to_string();
         assert!(error.contains("a pointer names a node that does not exist"), "{what}: {error}");
     }
+}
+
+fn contents(fs: &F2fs, name: &str) -> Vec<u8> {
+    let mut read = vec![0; 16];
+    let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
+    let len = fs.read(ino, 0, &mut read, IoFlags::empty()).unwrap();
+    read.truncate(len);
+    read
 }
