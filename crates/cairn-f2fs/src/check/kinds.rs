@@ -86,11 +86,11 @@ cairn_check::kinds! {
             checked instead.",
         "The nodes behind the checkpoint are dropped: those of damaged inodes, if the rest can be \
             recovered, else all.";
-    /// Fsynced nodes behind the checkpoint wait until the SIT is right.
+    /// Fsynced nodes behind the checkpoint wait until the SIT and the NAT are right.
     RECOVERY_WAITS = "f2fs.recovery.waits", Accounting,
-        "What was fsynced since the last checkpoint is not recovered while the SIT or the owner of \
-            a block is wrong, because that could overwrite files; the last checkpoint was checked \
-            instead.",
+        "What was fsynced since the last checkpoint is not recovered while the SIT, the NAT or the \
+            owner of a block is wrong, because that could overwrite files; the last checkpoint was \
+            checked instead.",
         "It is recovered once they are right.";
     /// A node behind the checkpoint leads past others.
     RECOVERY_CHAIN = "f2fs.recovery.chain", Accounting,

@@ -18,9 +18,10 @@ use super::volume::Volume;
 use super::{kinds, packs, report};
 use crate::error::{Error, Result};
 use crate::format::CheckpointFlags;
+use crate::format::node::Marks;
 use crate::nat::NatTable;
 use crate::options::MountOptions;
-use crate::recovery::chain;
+use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::links::Broken;
 use crate::recovery::versions::Versions;
 use crate::volume::F2fs;
@@ -45,17 +46,17 @@ pub(super) fn replay(
     watch: (&Arc<dyn Runtime>, Arc<dyn Observer>),
     findings: &Findings,
 ) -> Result<Chain> {
-    match is_pending(volume, findings) {
-        Ok(false) => return Ok(Chain::Empty),
-        Ok(true) => {}
+    let pending = match pending(volume, findings) {
+        Ok(Pending::Nothing) => return Ok(Chain::Empty),
+        Ok(pending) => pending,
         Err(error) => return failed(error, findings),
-    }
+    };
     let limited = volume.layout.features.read_only_reason().is_some();
     if limited || volume.device.as_zoned().is_some() {
         return Ok(Chain::Pending);
     }
     let runtime = watch.0.clone();
-    if !is_safe(&volume.device, watch, THREADS, findings)? {
+    if !is_safe(&volume.device, watch, THREADS, findings)? || pending == Pending::Unknown {
         return Ok(Chain::Empty);
     }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(volume.device.clone())?);
@@ -89,14 +90,26 @@ const THREADS: usize = 2;
 /// Memory for the caches of the mount.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// Is there something that a mount would recover? Links of the chain that are wrong are findings.
+/// What lies behind the checkpoint, before it is known whether it can be recovered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pending {
+    /// Nothing that a mount would recover.
+    Nothing,
+    /// Nodes of inodes that the NAT does not know, and that the chain does not make: an fsync was
+    /// interrupted, or the NAT is wrong.
+    Unknown,
+    /// Something that a mount would recover.
+    Fsynced,
+}
+
+/// Looks for something that a mount would recover. Links of the chain that are wrong are findings.
 ///
 /// # Errors
 /// The chain is damaged, or the device failed.
-pub(super) fn is_pending(volume: &Volume, findings: &Findings) -> Result<bool> {
+pub(super) fn pending(volume: &Volume, findings: &Findings) -> Result<Pending> {
     let Volume { buffers, layout, loaded, journals, .. } = volume;
     if loaded.checkpoint.flags.contains(CheckpointFlags::DISABLED) {
-        return Ok(false);
+        return Ok(Pending::Nothing);
     }
     let followed = chain::follow(buffers, layout, &loaded.checkpoint)?;
     if let Some((_, fault)) = followed.faults.into_iter().next() {
@@ -105,14 +118,16 @@ pub(super) fn is_pending(volume: &Volume, findings: &Findings) -> Result<bool> {
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
     let selected = chain::select(&followed.nodes, &nat)?;
     if selected.is_empty() {
-        return Ok(false);
+        let is_fsynced = |node: &ChainNode| node.footer.marks.contains(Marks::FSYNC);
+        let is_unknown = followed.nodes.iter().any(is_fsynced);
+        return Ok(if is_unknown { Pending::Unknown } else { Pending::Nothing });
     }
     Versions { buffers, layout, nat: &nat }.check(&followed.nodes, &selected)?;
     for Broken { addr, field, stored, right } in followed.broken {
         let place = Place::block(addr.get()).in_field(field);
         findings.add(Finding::new(&kinds::RECOVERY_CHAIN, place).hex(stored, right));
     }
-    Ok(true)
+    Ok(Pending::Fsynced)
 }
 
 /// With these a recovery may write over what is in use.

@@ -10,8 +10,9 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::{Scope, Step, Steps};
 use cairn_check::{Finding, Findings, Observer, Place, Value};
 
+use super::super::replay::{self, Pending};
 use super::super::volume::Volume;
-use super::super::{kinds, packs, replay, report};
+use super::super::{kinds, packs, report};
 use super::edit::Edit;
 use crate::error::{Error, Result};
 use crate::format::node::Marks;
@@ -38,9 +39,9 @@ pub(super) fn recover(
     (findings, steps): (&Findings, &mut Steps),
 ) -> Result<(Option<Volume>, Option<&'static str>)> {
     let mended = Findings::new();
-    match replay::is_pending(&volume, &mended) {
-        Ok(false) => return Ok((Some(volume), None)),
-        Ok(true) => {}
+    let pending = match replay::pending(&volume, &mended) {
+        Ok(Pending::Nothing) => return Ok((Some(volume), None)),
+        Ok(pending) => pending,
         Err(error) => {
             if scope.allows(&kinds::RECOVERY) && drop_damaged(&volume, device, steps)? {
                 fails(error, findings)?;
@@ -49,9 +50,9 @@ pub(super) fn recover(
             fails(error, findings)?;
             return Ok((Some(volume), None));
         }
-    }
+    };
     let runtime = watch.0.clone();
-    if !replay::is_safe(device, watch, THREADS, findings)? {
+    if !replay::is_safe(device, watch, THREADS, findings)? || pending == Pending::Unknown {
         return Ok((Some(volume), None));
     }
     // A recovery that fails must leave nothing.
