@@ -2,8 +2,8 @@
 //!
 //! An inode keeps its type, its generation, and the room for its extra and its inline attributes,
 //! as long as it exists, and its number is not given away before the next checkpoint. So a version
-//! that differs in these is damaged, or another inode's. The two do not tell which one is right: the
-//! inode is not recovered.
+//! that differs in these is damaged, or another inode's. The two do not tell which one is right:
+//! the inode is not recovered.
 //! Linux takes the type of the newest version, and reads the contents in its way.
 
 #![cfg_attr(
