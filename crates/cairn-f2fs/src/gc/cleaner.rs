@@ -36,7 +36,8 @@ pub(crate) struct Cleaner {
 /// What cleaning remembers.
 #[derive(Default)]
 pub(super) struct Working {
-    /// Sections that cannot be cleaned, because some of their blocks have no owner.
+    /// Sections that cannot be cleaned, because some of their blocks have no owner, or cannot be
+    /// read.
     pub(super) stuck: BTreeSet<u32>,
     /// Sections of nodes that the next checkpoint empties.
     pub(super) deferred: BTreeSet<u32>,

@@ -17,7 +17,7 @@ impl Cleaner {
     /// again.
     ///
     /// # Errors
-    /// The other sections have no room, blocks have no owner, or the device failed.
+    /// The other sections have no room, blocks have no owner or cannot be read, or a write failed.
     pub(crate) fn evacuate(&self, sections: Range<u32>) -> Result<()> {
         let store = self.mount.store()?;
         let outcome = store
@@ -45,7 +45,9 @@ impl Cleaner {
             };
             match moved {
                 Ok(moved) if moved.stuck => {
-                    return Err(Error::NeedsCheck("blocks have no owner".into()));
+                    return Err(Error::NeedsCheck(
+                        "blocks have no owner, or cannot be read".into(),
+                    ));
                 }
                 Ok(moved) if moved.full => self.clean_one()?,
                 Err(Error::Vfs(cairn_vfs::Error::NoSpace)) => self.clean_one()?,

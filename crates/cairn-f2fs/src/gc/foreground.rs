@@ -34,7 +34,7 @@ impl Cleaner {
     /// operation lock.
     ///
     /// # Errors
-    /// A node is damaged, or the device failed: the volume stops.
+    /// A write failed: the volume stops.
     pub(crate) fn collect(&self) -> Result<()> {
         let store = self.mount.store()?;
         let mut working = self.working.lock();

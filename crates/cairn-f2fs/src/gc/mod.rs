@@ -8,6 +8,7 @@
 //! | `background` | when the daemon cleans, and how it serves others |
 //! | `adaptive` | how `gc_victim=adaptive` writes less |
 //! | `relocate` | how blocks are moved while operations continue |
+//! | `unreadable` | what is left where it is, because it cannot be read |
 //! | `cleaner` | the parts it works on, and its state between two calls |
 //! | `foreground` | cleaning for an operation that waits |
 //! | `evacuate` | how sections are emptied that the volume will no longer have |
@@ -28,6 +29,7 @@ mod merged;
 mod policy;
 mod relocate;
 mod stats;
+mod unreadable;
 mod victim;
 
 pub(crate) use policy::BackgroundGc;

@@ -23,7 +23,8 @@
 //! write them meanwhile. They are read before.
 //!
 //! A valid block without a pointer is damage. It is checked again with the operation lock held
-//! exclusively before it is reported.
+//! exclusively before it is reported. So is a block that cannot be read, or whose nodes cannot. It
+//! stays where it is, the others move, and the volume asks for a check.
 //!
 //! [`OperationLock::lock_data`]: crate::operation_lock::OperationLock::lock_data
 
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use cairn_block::{Batch, Durability, Request};
 
 use super::cleaner::Cleaner;
+use super::unreadable::{Block, Left, is_unreadable, readable};
 use crate::blocks::{self, Spare};
 use crate::error::{Error, Result};
 use crate::format::inode::Inode as Record;
@@ -50,19 +52,12 @@ const MOST_SPARE: usize = 4 * PIECE * BLOCK_SIZE;
 /// Node logs in the order they are written: indirect nodes, directories, files.
 const NODE_LOGS: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
 
-/// A valid block and its owner by the summary.
-#[derive(Clone, Copy)]
-struct Block {
-    addr: BlockAddr,
-    owner: Owner,
-}
-
 /// The result for a section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     /// No valid block is left in it.
     pub(super) whole: bool,
-    /// Some of its blocks have no owner: it cannot be cleaned.
+    /// Some of its blocks have no owner, or cannot be read: it cannot be cleaned.
     pub(super) stuck: bool,
     /// No log could take more blocks: a checkpoint must come first.
     pub(super) full: bool,
@@ -93,7 +88,7 @@ pub(super) enum MoveMode {
 /// time.
 ///
 /// # Errors
-/// A node or a summary is damaged, the volume has stopped, or the device failed.
+/// The volume has stopped, or a write failed.
 pub(super) fn clean_section(
     cleaner: &Cleaner,
     store: &Store,
@@ -121,29 +116,34 @@ pub(super) fn clean_sections(
     drop(store.operation_lock.lock_all_idle());
     store.operation_lock.check()?;
     count_victims(cleaner, victims);
-    let (mut suspects, mut data) = (Vec::new(), Vec::new());
+    let (mut left, mut data) = (Left::default(), Vec::new());
     for segment in &live {
-        let owned = blocks_of(store, segment)?;
+        let Some(owned) = readable(blocks_of(store, segment))? else {
+            left.unreadable +=
+                segment.valid.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+            continue;
+        };
         match (segment.is_node, mode) {
-            (true, MoveMode::Direct) => move_nodes(store, cleaner, &owned, &mut suspects)?,
-            (true, MoveMode::Sorted) => leave_nodes(store, cleaner, &owned, &mut suspects)?,
+            (true, MoveMode::Direct) => move_nodes(store, cleaner, &owned, &mut left)?,
+            (true, MoveMode::Sorted) => leave_nodes(store, cleaner, &owned, &mut left)?,
             (false, _) => data.extend(owned),
         }
     }
     let pieces = if mode == MoveMode::Sorted { data.len().max(1) } else { PIECE };
     for piece in data.chunks(pieces) {
-        if !move_data(cleaner, store, piece, mode, &mut suspects)? {
+        if !move_data(cleaner, store, piece, mode, &mut left)? {
             return Ok(Moved { full: true, ..Moved::default() });
         }
     }
-    let lost = count_lost(store, &suspects)?;
-    if lost > 0 {
-        tracing::warn!(sections = ?marked.sections, lost, "blocks without an owner: check and \
-            repair the volume");
+    let lost = count_lost(store, &left.suspects)?;
+    if lost + left.unreadable > 0 {
+        let unreadable = left.unreadable;
+        tracing::warn!(sections = ?marked.sections, lost, unreadable, "blocks without an owner, or \
+            that cannot be read: check and repair the volume");
         store.checkpoints.raise(CheckpointFlags::FSCK);
     }
     let whole = marked.sections.iter().all(|section| segments.section(*section).valid == 0);
-    Ok(Moved { whole, stuck: lost > 0, full: false })
+    Ok(Moved { whole, stuck: lost + left.unreadable > 0, full: false })
 }
 
 fn count_victims(cleaner: &Cleaner, victims: &[SectionInfo]) {
@@ -167,16 +167,11 @@ fn blocks_of(store: &Store, segment: &LiveBlocks) -> Result<Vec<Block>> {
 }
 
 /// Moves nodes to new addresses.
-fn move_nodes(
-    store: &Store,
-    cleaner: &Cleaner,
-    owned: &[Block],
-    suspects: &mut Vec<Block>,
-) -> Result<()> {
+fn move_nodes(store: &Store, cleaner: &Cleaner, owned: &[Block], left: &mut Left) -> Result<()> {
     let loaded = load_nodes(store, owned)?;
     let _guard = store.operation_lock.lock_all_idle();
     store.operation_lock.check()?;
-    let nodes = present(store, cleaner, owned, &loaded, suspects)?;
+    let nodes = present(store, cleaner, owned, &loaded, left)?;
     for log in NODE_LOGS {
         let some: Vec<_> = nodes.iter().filter(|node| node.log() == log).cloned().collect();
         let outcome = store.nodes.write_plain(&some);
@@ -191,26 +186,24 @@ fn move_nodes(
 }
 
 /// Makes nodes dirty, so that the next checkpoint writes them together with the other dirty nodes.
-fn leave_nodes(
-    store: &Store,
-    cleaner: &Cleaner,
-    owned: &[Block],
-    suspects: &mut Vec<Block>,
-) -> Result<()> {
+fn leave_nodes(store: &Store, cleaner: &Cleaner, owned: &[Block], left: &mut Left) -> Result<()> {
     let loaded = load_nodes(store, owned)?;
     let _inside = store.operation_lock.lock_op()?;
-    present(store, cleaner, owned, &loaded, suspects)?.iter().for_each(Node::redirty);
+    present(store, cleaner, owned, &loaded, left)?.iter().for_each(Node::redirty);
     Ok(())
 }
 
-/// The nodes of these blocks, as far as they exist.
+/// The nodes of these blocks, as far as they exist and can be read.
 fn load_nodes(store: &Store, owned: &[Block]) -> Result<Vec<Option<Arc<Node>>>> {
     let peek = |block: &Block| store.nodes.peek(block.owner.nid);
     let mut found: Vec<_> = owned.iter().map(peek).collect();
     let missing = || owned.iter().zip(&found).filter(|(_, node)| node.is_none());
     let mut nids: Vec<Nid> = missing().map(|(block, _)| block.owner.nid).collect();
     if !nids.is_empty() {
-        store.nodes.load_many(&mut nids)?;
+        if readable(store.nodes.load_many(&mut nids))?.is_none() {
+            // Those beside the unreadable ones.
+            nids.into_iter().try_for_each(|nid| readable(store.nodes.get(nid)).map(drop))?;
+        }
         for (block, node) in owned.iter().zip(&mut found).filter(|(_, node)| node.is_none()) {
             *node = peek(block);
         }
@@ -225,20 +218,26 @@ fn present(
     cleaner: &Cleaner,
     owned: &[Block],
     loaded: &[Option<Arc<Node>>],
-    suspects: &mut Vec<Block>,
+    left: &mut Left,
 ) -> Result<Vec<Arc<Node>>> {
     let (mut nodes, mut extra) = (Vec::with_capacity(owned.len()), 0);
     for (block, loaded) in owned.iter().zip(loaded) {
         let node = match loaded {
             Some(node) if !node.is_retired() => node.clone(),
-            _ if store.nat.address(block.owner.nid)? != Some(block.addr) => {
-                suspects.push(*block);
+            _ if readable(store.nat.address(block.owner.nid))?.flatten() != Some(block.addr) => {
+                left.suspects.push(*block);
                 continue;
             }
-            _ => store.nodes.get(block.owner.nid)?,
+            _ => match readable(store.nodes.get(block.owner.nid))? {
+                Some(node) => node,
+                None => {
+                    left.unreadable += 1;
+                    continue;
+                }
+            },
         };
         if node.address() != block.addr {
-            suspects.push(*block);
+            left.suspects.push(*block);
             continue;
         }
         // Nodes that were dirty before are not extra: the next checkpoint would have written them.
@@ -256,21 +255,23 @@ fn move_data(
     store: &Store,
     owned: &[Block],
     mode: MoveMode,
-    suspects: &mut Vec<Block>,
+    left: &mut Left,
 ) -> Result<bool> {
     let mut live = Vec::with_capacity(owned.len());
     for piece in owned.chunks(PIECE) {
         for (block, node) in piece.iter().zip(load_nodes(store, piece)?) {
             let found = match node {
-                Some(node) => live::pointer(store, block.addr, block.owner, node)?,
-                None => live::find(store, block.addr, block.owner)?,
+                Some(node) => live::pointer(store, block.addr, block.owner, node),
+                None => live::find(store, block.addr, block.owner),
             };
-            match found {
-                Some(found) => live.push(found),
-                None => suspects.push(*block),
+            match readable(found)? {
+                Some(Some(found)) => live.push(found),
+                Some(None) => left.suspects.push(*block),
+                None => left.unreadable += 1,
             }
         }
     }
+    left.keep_readable(store, &mut live)?;
     if live.is_empty() {
         return Ok(true);
     }
@@ -283,12 +284,33 @@ fn move_data(
     let mut outcome = Ok(true);
     for piece in live.chunks(PIECE) {
         outcome = copy(cleaner, store, piece, &mut spare);
+        if outcome.as_ref().is_err_and(is_unreadable) {
+            outcome = copy_readable(cleaner, store, piece, left, &mut spare);
+        }
         if !matches!(outcome, Ok(true)) {
             break;
         }
     }
     cleaner.keep_spare(store, spare);
     outcome
+}
+
+/// As [`copy`], of blocks of which some cannot be read.
+fn copy_readable(
+    cleaner: &Cleaner,
+    store: &Store,
+    live: &[Live],
+    left: &mut Left,
+    spare: &mut Spare,
+) -> Result<bool> {
+    for block in live.chunks(1) {
+        match readable(copy(cleaner, store, block, spare))? {
+            Some(true) => {}
+            Some(false) => return Ok(false),
+            None => left.unreadable += 1,
+        }
+    }
+    Ok(true)
 }
 
 /// Copies blocks (at most [`PIECE`]), as far as they are still pointed to. False if the log had no
@@ -394,8 +416,8 @@ fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
             .segment_of(block.addr)
             .is_some_and(|(segno, _)| store.segments.log_of(segno).is_node());
         let owned = match is_node {
-            true => store.nat.address(block.owner.nid)? == Some(block.addr),
-            false => live::find(store, block.addr, block.owner)?.is_some(),
+            true => readable(store.nat.address(block.owner.nid))?.flatten() == Some(block.addr),
+            false => readable(live::find(store, block.addr, block.owner))?.flatten().is_some(),
         };
         lost += u64::from(!owned);
     }

@@ -1,6 +1,7 @@
 //! Contents of files on writable volumes, compared with models and judged by fsck.f2fs.
 
 mod background;
+mod cleaning_damage;
 mod contention;
 mod cost;
 mod crash;

@@ -19,6 +19,8 @@ use crate::format::features::RoCompat;
 const MOST: usize = 64;
 /// Inodes that are tried one by one, at most.
 const FEW: usize = 8;
+/// Pieces of a file that are no accident.
+const PIECES: i64 = 16;
 /// Blocks of a map that are descended from at most.
 const MOST_NODES: u32 = 1024;
 
@@ -30,10 +32,12 @@ pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
     let suspects = suspects(state, report).into_iter().take(MOST).map(Ino);
     let found = suspects.filter_map(|ino| Some((ino, map_bit::find(state, ino)?)));
     let found: Vec<_> = found.filter(|(_, bit)| !bit.is_doubted).collect();
-    // Two files cannot both have what neither has now.
+    // Two files cannot both have what neither has now. Files in pieces are usual, so that only a
+    // map that is quite in order with its bit right is believed rather than another one.
     let is_disputed = |(ino, bit): &(Ino, WrongBit)| {
         let mut others = found.iter().filter(|(other, _)| other != ino);
-        others.any(|(_, other)| other.gain >= bit.gain && overlaps(bit, other))
+        others
+            .any(|(_, other)| other.gain.saturating_add(PIECES) > bit.gain && overlaps(bit, other))
     };
     let kept: Vec<_> = found.iter().filter(|one| !is_disputed(one)).collect();
     let mut candidates = Vec::new();

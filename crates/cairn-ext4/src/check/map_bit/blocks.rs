@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_base::units::as_index;
+use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Pba, bitmap};
 use cairn_block::IoBuf;
 
@@ -16,11 +16,13 @@ pub(super) struct Blocks<'a> {
     own: Vec<(u64, u64)>,
     /// The bitmaps of groups, if they can be read.
     bitmaps: BTreeMap<u32, Option<IoBuf>>,
+    /// The bitmaps are not asked.
+    pub(super) is_unmarked: bool,
 }
 
 impl<'a> Blocks<'a> {
     pub(super) const fn new(state: &'a State, own: Vec<(u64, u64)>) -> Self {
-        Self { state, own, bitmaps: BTreeMap::new() }
+        Self { state, own, bitmaps: BTreeMap::new(), is_unmarked: false }
     }
 
     /// Are all of these blocks in use by the bitmap, and no other file's?
@@ -37,12 +39,18 @@ impl<'a> Blocks<'a> {
             state.system.contains(block) || state.claimed.contains(block) && !is_own()
         };
         let mut all = from..from.saturating_add(len);
-        !all.clone().any(is_foreign) && all.all(|block| self.is_marked(block))
+        !all.clone().any(is_foreign) && (self.is_unmarked || all.all(|block| self.is_marked(block)))
     }
 
     /// Has the file alone the block, once?
     pub(super) fn has(&mut self, block: u64) -> bool {
         self.may_have(block, 1) && !self.state.twice.contains(block)
+    }
+
+    /// How many of these blocks does the map not have now?
+    pub(super) fn others(&self, ranges: &[(u64, u64)]) -> u64 {
+        let all = ranges.iter().flat_map(|(from, len)| *from..from.saturating_add(*len));
+        as_u64(all.filter(|block| !self.is_own(*block)).count())
     }
 
     fn is_own(&self, block: u64) -> bool {

@@ -4,6 +4,10 @@
 //! ends, and the bitmaps have each of its blocks, which no other file has. If all of that fits with
 //! one bit changed, and with no other one, that bit is wrong.
 //!
+//! If only the bitmaps contradict the map, they may be what is wrong: after a power cut without a
+//! journal, or in two of their own bits. So a few blocks prove nothing then, and the map is
+//! believed, as e2fsck does it.
+//!
 //! It is looked for after the walk through all inodes, when it is known which blocks nobody has.
 
 mod blocks;
@@ -20,7 +24,7 @@ use super::owners::has_map;
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor};
 use crate::format::extent::{ROOT_BYTES, ROOT_CAPACITY, block_capacity};
-use crate::format::features::RoCompat;
+use crate::format::features::{Compat, RoCompat};
 use crate::format::indirect::decode;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
@@ -41,6 +45,9 @@ const ENTRY: usize = 12;
 const HEADER: usize = 8;
 /// The bits of the header that have its capacity.
 const CAPACITY_BITS: Range<usize> = 32..48;
+/// As many blocks that the bitmaps have, in the place of others that they do not have, are no wrong
+/// bits of the bitmaps.
+const MANY: u64 = 8;
 /// The longest extent that has contents; a longer one was never written.
 const WRITTEN: u16 = 1 << 15;
 /// Bits of a size.
@@ -84,12 +91,22 @@ pub(super) fn find(state: &State, ino: Ino) -> Option<WrongBit> {
     if is_sound && ends(state, ino, &record, &seen).is_some() {
         return None;
     }
+    search.blocks.is_unmarked = true;
+    let only_bitmaps =
+        search.has_blocks(&record, &seen) && ends(state, ino, &record, &seen).is_some();
+    search.blocks.is_unmarked = false;
+    if only_bitmaps && !layout.features.compat(Compat::HAS_JOURNAL) {
+        return None;
+    }
     let block = u64::from(layout.block_size);
     let end = seen.end();
     let reaches = |bit: u32| (record.size ^ (1 << bit)).div_ceil(block) == end;
     search.by_size = is_sound && record.is_regular() && (0..SIZE_BITS).any(reaches);
     search.look(&record, &seen.nodes)?;
     let mut found = search.found;
+    if only_bitmaps {
+        found.retain(|(bit, _)| search.blocks.others(&bit.blocks) >= MANY);
+    }
     if found.len() > 1 {
         found.retain(|(_, is_exact)| *is_exact);
     }
