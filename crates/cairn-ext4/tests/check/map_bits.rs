@@ -41,7 +41,8 @@ fn assert_corrected(device: &MemoryDevice, before: &Snapshot, hurt: &Path, what:
     before.assert_same(&snapshot(after));
 }
 
-/// Is it corrected, or only the bitmap, because that may be what is wrong? Other files are as before.
+/// Is it corrected, or only the bitmap, because that may be what is wrong? Other files are as
+/// before.
 fn is_corrected(
     device: &MemoryDevice,
     before: &Snapshot,
