@@ -232,6 +232,27 @@ fn the_map_of_a_file_is_not_corrected_for_that_of_another_one() {
     }
 }
 
+/// A wrong count of blocks is set, also beside a wrong bit of another map: no file is cut for it.
+#[test]
+fn a_wrong_count_of_blocks_cuts_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, half, hurt] = ["image", "half", "hurt"].map(|name| dir.path().join(name));
+    for args in [POINTERS, EXTENTS] {
+        image(&path, args);
+        let before = snapshot(read_image(&path).unwrap());
+        let place = place_of(&path, "/file") + I_BLOCK + if args == EXTENTS { 12 + 9 } else { 1 };
+        let name = "\"/tree/a name of some length 7\"";
+        for count in ["0", "6", "10"] {
+            let counted = injected(&path, &half, &format!("sif {name} blocks {count}"));
+            for device in [counted.fork(), flipped(&counted, place, 6)] {
+                let (_, after) = repaired(&device, Scope::Accounting).unwrap();
+                before.assert_same(&snapshot(after.fork()));
+                assert_eq!(complaint(&after, &hurt), None, "{args:?}: {count}");
+            }
+        }
+    }
+}
+
 /// The map of a directory, and a block that another file has.
 #[test]
 fn a_wrong_bit_of_a_directory_is_corrected() {

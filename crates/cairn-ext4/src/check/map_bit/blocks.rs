@@ -53,6 +53,18 @@ impl<'a> Blocks<'a> {
         as_u64(all.filter(|block| !self.is_own(*block)).count())
     }
 
+    /// Would a block in use, which the file alone has now, be nobody's if it had these ones?
+    pub(super) fn leave(&mut self, ranges: &[(u64, u64)]) -> bool {
+        let stays = |block: u64| {
+            let behind = ranges.partition_point(|(from, _)| *from <= block);
+            let range = behind.checked_sub(1).and_then(|at| ranges.get(at));
+            range.is_some_and(|(from, len)| block < from.saturating_add(*len))
+        };
+        let own = self.own.clone();
+        let mut all = own.into_iter().flat_map(|(from, len)| from..from.saturating_add(len));
+        all.any(|block| !stays(block) && self.has(block))
+    }
+
     fn is_own(&self, block: u64) -> bool {
         let behind = self.own.partition_point(|(from, _)| *from <= block);
         let run = behind.checked_sub(1).and_then(|at| self.own.get(at));

@@ -2,7 +2,8 @@
 //!
 //! Other structures repeat what a map says: the inode counts its blocks, the size says where it
 //! ends, and the bitmaps have each of its blocks, which no other file has. If all of that fits with
-//! one bit changed, and with no other one, that bit is wrong.
+//! one bit changed, and with no other one, that bit is wrong. A bit that would leave a block in use
+//! without a file is not: then the inode counts too few.
 //!
 //! If only the bitmaps contradict the map, they may be what is wrong: after a power cut without a
 //! journal, or in two of their own bits. So a few blocks prove nothing then, and the map is
@@ -373,9 +374,10 @@ impl Search<'_> {
         self.reads = self.reads.saturating_add(seen.nodes.len()).saturating_add(1);
         if self.has_blocks(&record, &seen)
             && let Some(is_exact) = ends(state, ino, &record, &seen)
+            && let blocks = seen.ranges()
+            && !self.blocks.leave(&blocks)
         {
             let is_doubted = self.by_size && !is_dense(&seen);
-            let blocks = seen.ranges();
             let gain = self.order.saturating_sub(seen.order());
             let found = WrongBit { pba: part.pba, at, stored, right, is_doubted, gain, blocks };
             self.found.push((found, is_exact));
