@@ -17,14 +17,12 @@ use crate::format::features::RoCompat;
 
 /// Inodes that are looked at, at most.
 const MOST: usize = 64;
-/// Inodes that are tried one by one, at most.
-const FEW: usize = 8;
 /// Pieces of a file that are no accident.
 const PIECES: i64 = 16;
 /// Blocks of a map that are descended from at most.
 const MOST_NODES: u32 = 1024;
 
-/// All such maps with their bits right, and each of a few.
+/// The only such map, with its bit right.
 pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
     if state.layout.features.ro_compat(RoCompat::METADATA_CSUM) {
         return Vec::new();
@@ -39,27 +37,20 @@ pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
         others
             .any(|(_, other)| other.gain.saturating_add(PIECES) > bit.gain && overlaps(bit, other))
     };
-    let kept: Vec<_> = found.iter().filter(|one| !is_disputed(one)).collect();
-    let mut candidates = Vec::new();
-    if !kept.is_empty() {
-        candidates.push(candidate(state, &kept));
+    let mut kept = found.iter().filter(|one| !is_disputed(one));
+    // Of several, one may only seem to fit beside another.
+    match (kept.next(), kept.next()) {
+        (Some((ino, bit)), None) => vec![candidate(state, *ino, bit)],
+        _ => Vec::new(),
     }
-    if (2..=FEW).contains(&kept.len()) {
-        candidates.extend(kept.iter().map(|one| candidate(state, &[one])));
-    }
-    candidates
 }
 
-fn candidate(state: &State, bits: &[&(Ino, WrongBit)]) -> Candidate {
+fn candidate(state: &State, ino: Ino, bit: &WrongBit) -> Candidate {
     let size = u64::from(state.layout.block_size);
-    let (mut findings, mut edits) = (Vec::new(), Vec::new());
-    for (ino, bit) in bits {
-        let place = Place::inode(ino.get()).at_block(bit.pba.get()).at_offset(as_u64(bit.at));
-        findings.push(Finding::new(&kinds::MAP_BIT, place).hex(bit.stored, bit.right));
-        let at = bit.pba.get().saturating_mul(size).saturating_add(as_u64(bit.at));
-        edits.push((at, vec![bit.right]));
-    }
-    Candidate { findings, edits, proof: Proof::Witness }
+    let place = Place::inode(ino.get()).at_block(bit.pba.get()).at_offset(as_u64(bit.at));
+    let findings = vec![Finding::new(&kinds::MAP_BIT, place).hex(bit.stored, bit.right)];
+    let at = bit.pba.get().saturating_mul(size).saturating_add(as_u64(bit.at));
+    Candidate { findings, edits: vec![(at, vec![bit.right])], proof: Proof::Witness }
 }
 
 fn overlaps(one: &WrongBit, other: &WrongBit) -> bool {
