@@ -3,7 +3,7 @@
 //! Other structures repeat what a map says: the inode counts its blocks, the size says where it
 //! ends, and the bitmaps have each of its blocks, which no other file has. If all of that fits with
 //! one bit changed, and with no other one, that bit is wrong. A bit that would leave a block in use
-//! without a file is not: then the inode counts too few.
+//! without a file, or the file without a block, is not: then the inode counts too few.
 //!
 //! If only the bitmaps contradict the map, they may be what is wrong: after a power cut without a
 //! journal, or in two of their own bits. So a few blocks prove nothing then, and the map is
@@ -375,6 +375,7 @@ impl Search<'_> {
         if self.has_blocks(&record, &seen)
             && let Some(is_exact) = ends(state, ino, &record, &seen)
             && let blocks = seen.ranges()
+            && !blocks.is_empty()
             && !self.blocks.leave(&blocks)
         {
             let is_doubted = self.by_size && !is_dense(&seen);
