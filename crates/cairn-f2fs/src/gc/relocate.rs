@@ -271,7 +271,6 @@ fn move_data(
             }
         }
     }
-    left.keep_readable(store, &mut live)?;
     if live.is_empty() {
         return Ok(true);
     }
@@ -295,7 +294,8 @@ fn move_data(
     outcome
 }
 
-/// As [`copy`], of blocks of which some cannot be read.
+/// As [`copy`], of blocks of which some cannot be read, or have an inode that cannot: its hint of
+/// the largest extent could not be removed.
 fn copy_readable(
     cleaner: &Cleaner,
     store: &Store,

@@ -1,10 +1,8 @@
 //! What cleaning cannot read: it leaves that where it is, and moves the rest.
 
 use crate::error::{Error, Result};
-use crate::format::{BlockAddr, Inode as Record, Nid};
+use crate::format::BlockAddr;
 use crate::segment::Owner;
-use crate::store::Store;
-use crate::store::live::Live;
 
 /// A valid block and its owner by the summary.
 #[derive(Clone, Copy)]
@@ -20,42 +18,6 @@ pub(super) struct Left {
     pub(super) suspects: Vec<Block>,
     /// How many cannot be read, or have nodes that cannot.
     pub(super) unreadable: u64,
-}
-
-impl Left {
-    /// Leaves blocks of inodes that cannot be read: the hint of the largest extent in these could
-    /// not be removed.
-    pub(super) fn keep_readable(&mut self, store: &Store, live: &mut Vec<Live>) -> Result<()> {
-        let mut known: Option<(Nid, bool)> = None;
-        let mut kept = Vec::with_capacity(live.len());
-        for block in live.drain(..) {
-            let ino = block.node.ino();
-            let is_readable = match known {
-                Some((last, is_readable)) if last == ino => is_readable,
-                _ => is_inode_readable(store, ino)?,
-            };
-            known = Some((ino, is_readable));
-            if is_readable {
-                kept.push(block);
-            } else {
-                self.unreadable += 1;
-            }
-        }
-        *live = kept;
-        Ok(())
-    }
-}
-
-/// An inode that was deleted meanwhile needs no hint removed.
-fn is_inode_readable(store: &Store, ino: Nid) -> Result<bool> {
-    let record = |node: std::sync::Arc<crate::node::Node>| {
-        Record::decode(&node.image(), ino, store.layout.features).map_err(Error::from)
-    };
-    Ok(match readable(store.nodes.inode(ino))? {
-        Some(Some(node)) => readable(record(node))?.is_some(),
-        Some(None) => true,
-        None => false,
-    })
 }
 
 /// `None` if something could not be read.
