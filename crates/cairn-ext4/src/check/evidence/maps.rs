@@ -13,7 +13,7 @@ use super::super::state::State;
 use super::super::visitor::Runs;
 use super::super::{kinds, map};
 use super::candidate::{Candidate, Proof};
-use crate::format::features::RoCompat;
+use crate::format::features::{Compat, RoCompat};
 
 /// Inodes that are looked at, at most.
 const MOST: usize = 64;
@@ -83,6 +83,10 @@ fn suspects(state: &State, report: &Report) -> BTreeSet<u64> {
         let found = report.findings.iter().filter(|finding| finding.kind.code == kind.code);
         found.filter_map(|finding| finding.place.group).collect::<BTreeSet<u64>>()
     };
+    // Without a journal the bitmaps prove nothing.
+    if !state.layout.features.compat(Compat::HAS_JOURNAL) {
+        return found;
+    }
     let free = of_bitmaps(&kinds::BLOCK_BITMAP_FREE);
     if !free.is_empty() && !of_bitmaps(&kinds::BLOCK_BITMAP_USED).is_empty() {
         found.extend(on_free_blocks(state, &free));

@@ -54,7 +54,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Would a block in use, which the file alone has now, be nobody's if it had these ones?
-    pub(super) fn leave(&mut self, ranges: &[(u64, u64)]) -> bool {
+    pub(super) fn would_leak(&mut self, ranges: &[(u64, u64)]) -> bool {
         let stays = |block: u64| {
             let behind = ranges.partition_point(|(from, _)| *from <= block);
             let range = behind.checked_sub(1).and_then(|at| ranges.get(at));

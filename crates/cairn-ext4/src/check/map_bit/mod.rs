@@ -376,7 +376,7 @@ impl Search<'_> {
             && let Some(is_exact) = ends(state, ino, &record, &seen)
             && let blocks = seen.ranges()
             && !blocks.is_empty()
-            && !self.blocks.leave(&blocks)
+            && !self.blocks.would_leak(&blocks)
         {
             let is_doubted = self.by_size && !is_dense(&seen);
             let gain = self.order.saturating_sub(seen.order());
