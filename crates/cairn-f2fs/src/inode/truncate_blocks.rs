@@ -25,13 +25,7 @@ const NODES_A_PIECE: u32 = 16;
 /// # Errors
 /// A node is damaged (blocks below it stay in use), or the device failed.
 pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
-    loop {
-        match ops.change(0, |op| truncate_piece(op, inode, from))? {
-            Piece::Last => return Ok(()),
-            Piece::Unfinished => {}
-            Piece::Unreadable(error) => return Err(error),
-        }
-    }
+    to_the_end(|| ops.change(0, |op| truncate_piece(op, inode, from)))
 }
 
 /// As [`truncate_blocks`], within an operation, for an inode with few blocks.
@@ -39,8 +33,12 @@ pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -
 /// # Errors
 /// As [`truncate_blocks`].
 pub(crate) fn truncate_within(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    to_the_end(|| truncate_piece(op, inode, from))
+}
+
+fn to_the_end(mut next: impl FnMut() -> Result<Piece>) -> Result<()> {
     loop {
-        match truncate_piece(op, inode, from)? {
+        match next()? {
             Piece::Last => return Ok(()),
             Piece::Unfinished => {}
             Piece::Unreadable(error) => return Err(error),
