@@ -59,7 +59,7 @@ pub trait Contents {
 pub struct Inline {
     /// As many as there are, and not more than `size`.
     pub bytes: Vec<u8>,
-    /// Bytes that the inode says.
+    /// Bytes that the inode should hold.
     pub size: u64,
 }
 

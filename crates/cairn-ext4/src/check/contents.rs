@@ -208,8 +208,13 @@ fn inline(state: &State, ino: Ino, record: &Record, kind: FileKind, attributes: 
     let held = u64::try_from(tail.len()).unwrap_or(u64::MAX).saturating_add(60);
     let fits = match kind {
         FileKind::Directory => record.size == held,
+        // Behind its contents, a file has a hole.
+        FileKind::Regular => record.size < most_bytes(state, record),
         _ => record.size <= held,
     };
+    if kind == FileKind::Regular && record.size >= LARGE {
+        state.totals.large_files.fetch_add(1, Relaxed);
+    }
     if !fits {
         state.differ(&kinds::INLINE_DATA, place.in_field("i_size"), record.size, held);
     }

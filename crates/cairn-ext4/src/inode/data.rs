@@ -176,8 +176,15 @@ pub(crate) fn seek(
 ) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
-    if inode.kind != FileKind::Regular || inode.is_inline() {
+    if inode.kind != FileKind::Regular {
         return seek::seek(what, offset, size, |_| Ok((true, size)));
+    }
+    if inode.is_inline() {
+        let held = super::inline::contents(ops, inode)?.len() as u64;
+        return seek::seek(what, offset, size, |at| match at < held {
+            true => Ok((true, held)),
+            false => Ok((false, size)),
+        });
     }
     let mapper = InodeMapper::new(ops, inode);
     // A reservation ahead of a writer is not data.
@@ -215,15 +222,15 @@ pub(crate) fn extents(
     emit: &mut dyn FnMut(FileExtent) -> bool,
 ) -> Result<()> {
     let _data = inode.data.read();
-    let size = inode.size();
     let block_size = u64::from(ops.layout.block_size);
     if inode.is_inline() {
-        if offset < size {
+        let held = super::inline::contents(ops, inode)?.len() as u64;
+        if offset < held {
             let physical = inode.location.block.get() * block_size + inode.location.offset as u64;
             emit(FileExtent {
                 logical: 0,
                 physical,
-                length: size,
+                length: held,
                 flags: fiemap::DATA_INLINE | fiemap::LAST,
             });
         }

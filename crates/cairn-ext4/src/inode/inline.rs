@@ -11,7 +11,7 @@ use std::sync::Arc;
 use cairn_base::FileBlock;
 use cairn_block::BlockDeviceExt;
 use cairn_cache::mapper::Run;
-use cairn_vfs::{Error as VfsError, IoFlags};
+use cairn_vfs::{Error as VfsError, FileKind, IoFlags};
 
 use crate::alloc::Allocation;
 use crate::alloc::Class;
@@ -102,16 +102,17 @@ pub(crate) fn reshape(
     Ok(true)
 }
 
-/// All bytes of an inline file or symlink.
+/// The bytes that an inline file or symlink holds, up to its size. A file may be longer, as
+/// `mke2fs -d` makes one that begins with a hole: what follows is zeros.
 ///
 /// # Errors
-/// The attributes of the inode are damaged, or the size exceeds the contents.
+/// The attributes of the inode are damaged, or the size of a symlink exceeds its contents.
 pub(crate) fn contents(store: &Store, inode: &Inode) -> Result<Vec<u8>> {
     let state = inode.state.read();
     let mut bytes = state.record.block.to_vec();
     bytes.extend(tail(store, inode, &state)?);
-    let size = usize::try_from(state.size).map_err(|_| VfsError::TooLarge)?;
-    if size > bytes.len() {
+    let is_longer = u64::try_from(bytes.len()).is_ok_and(|held| state.size > held);
+    if is_longer && inode.kind != FileKind::Regular {
         return Err(crate::Corrupt::Inode {
             ino: inode.ino,
             field: "i_size",
@@ -120,7 +121,7 @@ pub(crate) fn contents(store: &Store, inode: &Inode) -> Result<Vec<u8>> {
         }
         .into());
     }
-    bytes.truncate(size);
+    bytes.truncate(usize::try_from(state.size).unwrap_or(usize::MAX));
     Ok(bytes)
 }
 
@@ -130,10 +131,13 @@ pub(crate) fn contents(store: &Store, inode: &Inode) -> Result<Vec<u8>> {
 /// As [`contents`].
 pub(crate) fn read(store: &Store, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let bytes = contents(store, inode)?;
-    let rest =
-        usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
-    let len = rest.len().min(buf.len());
-    buf[..len].copy_from_slice(&rest[..len]);
+    let left = usize::try_from(inode.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+    let len = left.min(buf.len());
+    let held = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..));
+    let held = held.unwrap_or_default();
+    let (from_inode, zeros) = buf[..len].split_at_mut(held.len().min(len));
+    from_inode.copy_from_slice(&held[..from_inode.len()]);
+    zeros.fill(0);
     Ok(len)
 }
 
@@ -153,13 +157,14 @@ pub(crate) fn destroy_inline_data(store: &Store, inode: &Inode, state: &mut Stat
     state.record.flags.remove(InodeFlags::INLINE_DATA);
     crate::inode::init_block_map(&store.layout, &mut state.record);
     state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
-    if inode.kind == cairn_vfs::FileKind::Directory {
+    if inode.kind == FileKind::Directory {
         state.set_size_and_disksize(0);
     }
     Ok(())
 }
 
-/// Moves the contents of an inline file to blocks. The caller holds `data` exclusively.
+/// Moves the contents of an inline file to blocks; what it has no bytes for becomes a hole. The
+/// caller holds `data` exclusively.
 ///
 /// # Errors
 /// The volume is full, the attributes of the inode are damaged, or the device or the journal

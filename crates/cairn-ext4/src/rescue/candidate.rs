@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use cairn_base::{Ino, Tid};
 use cairn_cache::block::Image;
-use cairn_check::salvage::{Deleted, Inline, Receiver, Remains};
+use cairn_check::salvage::{Deleted, Receiver, Remains};
 use cairn_vfs::FileKind;
 
 use super::age::Age;
 use super::attributes;
-use super::contents::{bytes_of_inode, describe, runs};
+use super::contents::{describe, held_by_inode, runs};
 use super::old::Old;
 use super::remains::Left;
 use crate::format::extent::{Extent, NodeView, Site};
@@ -102,7 +102,7 @@ impl Candidate {
         let mut past = Past { old, ino: self.ino, tid: self.tid, map: Extents::default() };
         let has_map = match kind_of(&self.record) {
             Some(FileKind::Regular | FileKind::Directory | FileKind::Symlink) => {
-                bytes_of_inode(volume, self.ino, &self.record).is_none()
+                held_by_inode(volume, self.ino, &self.record).is_none()
             }
             _ => false,
         };
@@ -151,8 +151,8 @@ impl Candidate {
         if !attributes::add(volume, &self.record, true, &mut found, receiver) {
             return false;
         }
-        if let Some(bytes) = bytes_of_inode(volume, self.ino, &self.record) {
-            return receiver.found(&found, &mut Inline { bytes, size: self.record.size });
+        if let Some(mut inline) = held_by_inode(volume, self.ino, &self.record) {
+            return receiver.found(&found, &mut inline);
         }
         let mut faults = self.faults.clone();
         let lost = self.left.blocks.saturating_sub(self.left.free);

@@ -51,8 +51,8 @@ pub(super) fn describe(ino: Ino, record: &Record, path: Vec<u8>) -> Found {
     }
 }
 
-/// Bytes that lie in the inode instead of blocks.
-pub(super) fn bytes_of_inode(volume: &RawVolume, ino: Ino, record: &Record) -> Option<Vec<u8>> {
+/// What lies in the inode instead of blocks.
+pub(super) fn held_by_inode(volume: &RawVolume, ino: Ino, record: &Record) -> Option<Inline> {
     let is_inline = record.flags.contains(InodeFlags::INLINE_DATA);
     let is_fast = kind_of(record) == Some(FileKind::Symlink)
         && record.size < FAST_LINK
@@ -63,13 +63,16 @@ pub(super) fn bytes_of_inode(volume: &RawVolume, ino: Ino, record: &Record) -> O
         (false, false) => return None,
     };
     bytes.truncate(usize::try_from(record.size).unwrap_or(usize::MAX));
-    Some(bytes)
+    // Behind its contents, a file has a hole.
+    let has_hole = is_inline && kind_of(record) == Some(FileKind::Regular);
+    let held = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    Some(Inline { size: if has_hole { held } else { record.size }, bytes })
 }
 
 /// The contents of a file or a link, by its map on the volume.
 pub(super) fn contents(volume: &RawVolume, ino: Ino, record: &Record) -> Box<dyn Contents> {
-    if let Some(bytes) = bytes_of_inode(volume, ino, record) {
-        return Box::new(Inline { bytes, size: record.size });
+    if let Some(inline) = held_by_inode(volume, ino, record) {
+        return Box::new(inline);
     }
     if !matches!(kind_of(record), Some(FileKind::Regular | FileKind::Symlink)) {
         return Box::new(Inline::default());

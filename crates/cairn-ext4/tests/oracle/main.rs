@@ -18,6 +18,7 @@ mod features_in_use;
 mod fsx;
 mod full;
 mod hostile;
+mod inline_holes;
 mod journals;
 mod logged_data;
 mod names;
