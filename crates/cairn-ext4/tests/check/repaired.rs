@@ -113,6 +113,27 @@ fn accounting_is_repaired_and_no_file_changes() {
     }
 }
 
+/// A block of pointers that is garbage costs one file many parts; that is no reason to refuse the
+/// repair of the volume.
+#[test]
+fn garbage_in_a_map_costs_one_file_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sound, hurt) = (dir.path().join("sound"), dir.path().join("hurt"));
+    image(&sound, &["-t", "ext2", "-b", "1024"]);
+    let stat = judge::debugfs(&sound, "stat /file");
+    let number = stat.split("(IND):").nth(1).and_then(|text| text.split(',').next());
+    let block: u64 = number.expect(&stat).trim().parse().unwrap();
+    let device = read_image(&sound).unwrap();
+    let before = snapshot(device.fork());
+    device.write_at(block * 1024, vec![0xff; 1024]).unwrap();
+    let (plan, after) = repaired(&device, Scope::All).expect("it is not refused");
+    let lost: Vec<&[u8]> =
+        plan.steps.losing().filter_map(|step| step.loss.as_ref()).map(|loss| &*loss.path).collect();
+    assert!(lost.len() > 200 && lost.iter().all(|path| *path == b"/file"), "{}", lost.len());
+    assert_eq!(complaint(&after, &hurt), None);
+    before.without(b"file").assert_same(&snapshot(after).without(b"file"));
+}
+
 /// A directory that is cut seems to have a wrong size only; what lies behind its end is damaged,
 /// too.
 #[test]

@@ -34,11 +34,12 @@ mod tree;
 mod twice;
 mod volume;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use cairn_base::runtime::Runtime;
+use cairn_base::units::as_u64;
 use cairn_block::BlockDevice;
 use cairn_check::repair::{Mend, Plan, Scope, Steps};
 use cairn_check::{Finding, Findings, Kind, Observer, Report, Severity};
@@ -71,10 +72,11 @@ pub fn plan(
         is_begun: AtomicBool::new(false),
     };
     let plan = cairn_check::repair::plan(&repair, device, scope)?;
-    let (lost, kept) = (losses(&plan), plan.after.usage.files);
+    let ((files, names), kept) = (losses(&plan), plan.after.usage.files);
+    let lost = files.saturating_add(names);
     if !plan.is_refused && lost >= SUSPICIOUS && lost >= kept {
         return Err(Error::Refused(format!(
-            "a repair would lose {lost} parts of files and names, and leave {kept} files: a field \
+            "a repair would lose parts of {files} files and {names} names, and leave {kept} files: a field \
              that says where everything else is may be wrong, and nothing says which; copy what \
              can be read, or try e2fsck with a backup (-b) on a copy"
         )));
@@ -82,10 +84,17 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Steps that lose something.
-fn losses(plan: &Plan) -> u64 {
-    let losing = plan.steps.counts().filter(|(kind, _)| kind.severity == Severity::Losing);
-    losing.fold(0, |all, (_, count)| all.saturating_add(count))
+/// Files that lose something, and names that are lost. One wrong pointer can cost a file very many
+/// parts.
+fn losses(plan: &Plan) -> (u64, u64) {
+    let (mut files, mut names) = (BTreeSet::new(), 0_u64);
+    for step in plan.steps.losing().filter(|step| step.kind.severity == Severity::Losing) {
+        match (step.place.inode, &step.place.name) {
+            (Some(ino), None) => _ = files.insert(ino),
+            _ => names = names.saturating_add(1),
+        }
+    }
+    (as_u64(files.len()), names)
 }
 
 struct Repair {
