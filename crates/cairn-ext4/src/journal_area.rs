@@ -21,7 +21,7 @@ use crate::system_file::{raw_record, record_extents};
 
 /// Bytes of buffers for the journal's inode.
 const BUDGET: u64 = 1 << 20;
-/// `s_jnl_backup_type` of a copy of the map and size of inode 8.
+/// `s_jnl_backup_type` of a copy of the map and size of the journal's inode.
 const BACKUP_OF_BLOCKS: u8 = 1;
 
 /// The blocks of the journal, read from its inode. `None` if the volume has none.
@@ -40,7 +40,7 @@ pub(crate) fn journal_area(
     if info::has_external_journal(superblock) {
         return Err(Error::Feature(info::EXTERNAL_JOURNAL.to_owned()));
     }
-    let ino = Ino(u64::from(superblock.raw.s_journal_inum.get()));
+    let ino = number(superblock);
     let record = raw_record(layout, buffers, ino)?;
     for (field, value, is_wrong) in [
         ("i_mode", u64::from(record.mode), !record.is_regular()),
@@ -184,7 +184,13 @@ fn by_copy(
     device: &Arc<dyn BlockDevice>,
 ) -> Result<Option<JournalArea>> {
     let Some(record) = inode_of_copy(superblock, layout) else { return Ok(None) };
-    let ino = inodes::JOURNAL;
+    let ino = number(superblock);
+    if ino != inodes::JOURNAL
+        && !(is_blank(layout, buffers, ino)? && is_blank(layout, buffers, inodes::JOURNAL)?)
+    {
+        // The number may be a wrong one.
+        return Ok(None);
+    }
     let extents = match record_extents(layout, buffers, SystemBlocks::NONE, ino, &record) {
         Ok(extents) => extents,
         Err(error @ Error::Device(_)) => return Err(error),
@@ -199,11 +205,25 @@ fn by_copy(
     Ok(cairn_jbd2::has_superblock(&area)?.then_some(area))
 }
 
+/// Was the record of the inode never written?
+fn is_blank(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<bool> {
+    match raw_record(layout, buffers, ino) {
+        Ok(record) => Ok(record.mode == 0 && record.links == 0 && record.size == 0),
+        Err(error @ Error::Device(_)) => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
+/// The number of the journal's inode.
+pub(crate) fn number(superblock: &Superblock) -> Ino {
+    Ino(superblock.raw.s_journal_inum.get().into())
+}
+
 /// The inode of the journal as the superblock has a copy of it. `None` if it has none.
 pub(crate) fn inode_of_copy(superblock: &Superblock, layout: &Layout) -> Option<Record> {
     let raw = &superblock.raw;
-    let is_usual = raw.s_journal_inum.get() == 8 && raw.s_jnl_backup_type == BACKUP_OF_BLOCKS;
-    if !is_usual || !layout.features.compat(Compat::HAS_JOURNAL) {
+    let is_there = raw.s_journal_inum.get() != 0 && raw.s_jnl_backup_type == BACKUP_OF_BLOCKS;
+    if !is_there || !layout.features.compat(Compat::HAS_JOURNAL) {
         return None;
     }
     let mut record = Record::new(0, layout);

@@ -39,7 +39,7 @@ impl Work for Directories {
         let state = &*self.0;
         let first = number.saturating_mul(STEP);
         for (ino, facts) in state.inodes.range(first, first.saturating_add(STEP)) {
-            if facts.is_directory() && !facts.is_broken() {
+            if facts.is_directory() && !facts.is_broken() && !facts.is_deleted() {
                 directory::check(state, Ino(ino));
                 state.progress.advance(1);
             }

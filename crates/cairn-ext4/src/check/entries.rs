@@ -15,7 +15,6 @@ use super::kinds;
 use crate::form::context;
 use crate::format::dir_entry::{self, Defect, Entry};
 use crate::format::inode::{Inode as Record, InodeFlags};
-use crate::format::layout::inodes;
 
 /// Equal names of a directory that are looked for.
 const MOST_TWINS: u32 = 1000;
@@ -202,8 +201,7 @@ impl<'a> Names<'a> {
         let state = self.directory.state;
         let ino = Ino(entry.ino.into());
         let known = state.inodes.get(ino.get());
-        let is_foreign = known.is_some_and(|facts| facts.is_system() || facts.is_value());
-        if ino == inodes::ROOT || is_foreign || state.is_reserved(ino) {
+        if state.is_nameless(ino) {
             return self.wrong(&kinds::DIRECTORY_LINKED, block, entry);
         }
         let Some(facts) = known.filter(|facts| facts.is_in_use()) else {

@@ -86,6 +86,11 @@ impl Facts {
         self.has(ORPHAN)
     }
 
+    /// It has no link, and only waits for its deletion: its contents do not matter.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.is_orphan() && self.links() == 0
+    }
+
     pub(super) fn is_system(&self) -> bool {
         self.has(SYSTEM)
     }

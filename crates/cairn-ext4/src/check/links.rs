@@ -28,7 +28,7 @@ pub(super) fn check(state: &State) -> Result<()> {
             continue;
         }
         let ino = Ino(number);
-        if facts.is_directory() && !facts.is_system() {
+        if facts.is_directory() && !facts.is_system() && !facts.is_deleted() {
             tree.directory(ino, facts);
         }
         links(state, ino, facts);
@@ -104,7 +104,8 @@ fn links(state: &State, ino: Ino, facts: &Facts) {
         // Without a link it would count as deleted.
         return state.differ(&kinds::INODE_LINKS, place, 0, 1);
     }
-    let is_exempt = facts.is_system() || facts.is_orphan() || facts.is_broken();
+    let is_hidden = facts.is_system() && !state.is_visible_journal(ino);
+    let is_exempt = is_hidden || facts.is_orphan() || facts.is_broken();
     if ino != inodes::ROOT && (is_exempt || state.is_reserved(ino)) {
         return;
     }

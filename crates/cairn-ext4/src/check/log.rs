@@ -64,9 +64,10 @@ pub(super) fn find(
     let Some(found) = journal_area::by_any(superblock, layout, &buffers, device)? else {
         return Ok(None);
     };
-    let place = Place::inode(inodes::JOURNAL.get());
+    let place = Place::inode(journal_area::number(superblock).get());
+    // Without a root, either, the log may have both inodes.
     if let Some(why) = found.damage
-        && mend_inode(device, superblock, layout)?
+        && (mend_inode(device, superblock, layout)? || !is_of_descriptors(&why))
     {
         let finding = Finding::new(&kinds::JOURNAL_INODE, place.clone());
         findings.push(finding.stored(Value::text(why.to_string())));
@@ -130,6 +131,10 @@ fn not_empty(
     Ok(Some((finding.hex(stored, features.incompat.bits()), true)))
 }
 
+fn is_of_descriptors(why: &Error) -> bool {
+    matches!(why, Error::Corrupt(why) if why.is_of_descriptors())
+}
+
 /// Gives the inode of the journal the map that the superblock has a copy of. False if the place of
 /// the inode is not known: then its descriptor is damaged, or says a wrong place, at which there is
 /// no root, either.
@@ -139,7 +144,8 @@ fn mend_inode(
     layout: &Layout,
 ) -> Result<bool> {
     let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
-    let place = match locate_unopened(&buffers, layout, inodes::JOURNAL) {
+    let ino = journal_area::number(superblock);
+    let place = match locate_unopened(&buffers, layout, ino) {
         Ok(place) => place,
         Err(error @ Error::Device(_)) => return Err(error),
         Err(_) => return Ok(false),
@@ -158,7 +164,7 @@ fn mend_inode(
     let end = place.offset.saturating_add(as_index(layout.inode_size));
     let Some(bytes) = block.get_mut(place.offset..end) else { return Ok(false) };
     bytes.fill(0);
-    record.encode(inodes::JOURNAL, layout, bytes);
+    record.encode(ino, layout, bytes);
     device.write_at(at, block)?;
     Ok(true)
 }

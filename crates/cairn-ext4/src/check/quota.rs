@@ -26,8 +26,9 @@ const MAP_BLOCKS: u32 = 1 << 16;
 pub(super) fn count(state: &State, ino: Ino, record: &Record, (units, values): (u64, u64)) {
     let Some(counted) = &state.usage else { return };
     let is_of_volume = state.is_reserved(ino) && ino != inodes::ROOT;
-    let is_of_volume = is_of_volume || state.facts(ino).is_some_and(|facts| facts.is_system());
-    if is_of_volume || record.flags.contains(InodeFlags::EA_INODE) {
+    let is_system = state.facts(ino).is_some_and(|facts| facts.is_system());
+    let is_hidden = is_of_volume || is_system && !state.is_visible_journal(ino);
+    if is_hidden || record.flags.contains(InodeFlags::EA_INODE) {
         return;
     }
     let usage = Usage { inodes: values.saturating_add(1), space: units.saturating_mul(512) };

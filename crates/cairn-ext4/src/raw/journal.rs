@@ -10,7 +10,7 @@ use crate::format::features::Compat;
 use crate::format::inode::Inode as Record;
 use crate::format::layout::inodes;
 use crate::info;
-use crate::journal_area::{inode_of_copy, since};
+use crate::journal_area::{inode_of_copy, number, since};
 
 /// The journal's blocks; `None` if the volume has no journal.
 ///
@@ -23,7 +23,7 @@ pub(crate) fn area(volume: &RawVolume) -> Result<Option<JournalArea>> {
     if info::has_external_journal(&volume.superblock) {
         return Err(Error::Feature(info::EXTERNAL_JOURNAL.to_owned()));
     }
-    let ino = Ino(volume.superblock.raw.s_journal_inum.get().into());
+    let ino = number(&volume.superblock);
     let usual = volume.record(ino).map(|record| area_of(volume, ino, &record));
     if let Some(area) = &usual
         && has_superblock(area)?

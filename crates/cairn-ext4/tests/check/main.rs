@@ -38,5 +38,6 @@ mod seeds;
 mod sizes;
 mod support;
 mod swept;
+mod unclean;
 mod values;
 mod whiteouts;

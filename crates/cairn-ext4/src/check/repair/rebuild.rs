@@ -40,8 +40,7 @@ fn is_right(mender: &Mender<'_>, directory: &Directory<'_>, named: &mut Named) -
     let Some(facts) = state.inodes.get(ino.get()).filter(|facts| facts.is_in_use()) else {
         return false;
     };
-    let is_foreign = ino == inodes::ROOT || state.is_reserved(ino);
-    if is_foreign || facts.is_system() || facts.is_value() {
+    if state.is_nameless(ino) {
         return false;
     }
     let this = u32::try_from(directory.ino.get()).unwrap_or(0);
