@@ -290,13 +290,14 @@ impl State {
         reserved.chain(named).filter(|ino| *ino != inodes::ROOT && ino.get() != 0).collect()
     }
 
-    /// Is the inode the journal, as a file with a name? `tune2fs -j` makes such a one on a volume that
-    /// is mounted; e2fsck moves it to the reserved inode.
+    /// Is the inode the journal, as a file with a name? `tune2fs -j` makes such a one on a mounted
+    /// volume; e2fsck moves it to the reserved inode.
     pub(super) fn is_visible_journal(&self, ino: Ino) -> bool {
         ino == self.layout.journal_ino && !self.is_reserved(ino) && !self.strangers.contains(&ino)
     }
 
-    /// True for the inodes that no name may refer to: those of the volume, and values of attributes.
+    /// True for the inodes that no name may refer to: those of the volume, and values of
+    /// attributes.
     pub(super) fn is_nameless(&self, ino: Ino) -> bool {
         let known = self.inodes.get(ino.get());
         let is_known = known.is_some_and(|facts| facts.is_system() || facts.is_value());

@@ -76,9 +76,9 @@ pub fn plan(
     let lost = files.saturating_add(names);
     if !plan.is_refused && lost >= SUSPICIOUS && lost >= kept {
         return Err(Error::Refused(format!(
-            "a repair would lose parts of {files} files and {names} names, and leave {kept} files: a field \
-             that says where everything else is may be wrong, and nothing says which; copy what \
-             can be read, or try e2fsck with a backup (-b) on a copy"
+            "a repair would lose parts of {files} files and {names} names, and leave {kept} files: \
+             a field that says where everything else is may be wrong, and nothing says which; copy \
+             what can be read, or try e2fsck with a backup (-b) on a copy"
         )));
     }
     Ok(plan)
