@@ -11,7 +11,7 @@ use cairn_vfs::{FileKind, Name};
 
 use super::context::{Context, Scratch};
 use super::kinds;
-use super::nodes::NodeState;
+use super::nodes::{NodeState, ORPHAN};
 use super::tree::Tree;
 use crate::error::Result;
 use crate::form::names::Names;
@@ -221,8 +221,12 @@ impl Walk<'_> {
             let place = Place::inode(self.ino.get());
             self.context.add(Finding::new(&kinds::DIRECTORY_DOTS, place).stored(&*text));
         }
+        let is_orphan = self.context.nodes.inode(self.ino).is_some_and(|node| node.is(ORPHAN));
         let links = self.subdirectories.saturating_add(2);
-        if self.record.links != links {
+        if is_orphan && self.record.links > 0 {
+            let finding = Finding::new(&kinds::ORPHAN, Place::inode(self.ino.get()));
+            self.context.add(finding.stored(self.record.links).computed(0_u32));
+        } else if !is_orphan && self.record.links != links {
             let place = Place::inode(self.ino.get()).in_field("i_links");
             let finding = Finding::new(&kinds::INODE_LINKS, place);
             self.context.add(finding.stored(self.record.links).computed(links));

@@ -100,9 +100,22 @@ pub fn work(fs: &F2fs, end: End) {
     match end {
         End::Closed => fs.unmount().unwrap(),
         End::Cut => {
+            // Removed while they are open: a file, and directories with inline names and with blocks.
             let orphan = create(directory, "orphan", NewInode::Regular);
             fs.write(orphan, 0, &[1; 20_000], IoFlags::empty()).unwrap();
             fs.unlink(directory, b"orphan").unwrap();
+            for (name, files) in [("emptied", 0), ("once large", 400_u32)] {
+                let orphan = create(directory, name, NewInode::Directory);
+                let names = || (0..files).map(|number| format!("a name of some length {number}"));
+                for name in names() {
+                    let ino = create(orphan, &name, NewInode::Regular);
+                    fs.forget(ino, 1);
+                }
+                for name in names() {
+                    fs.unlink(orphan, name.as_bytes()).unwrap();
+                }
+                fs.rmdir(directory, name.as_bytes()).unwrap();
+            }
             fs.sync().unwrap();
             for index in 0..8_u8 {
                 let ino = create(directory, &format!("in the chain {index}"), NewInode::Regular);

@@ -12,7 +12,7 @@ use cairn_testkit::tree::{Snapshot, Synced, VolumeTarget, build};
 use cairn_testkit::vm::{Job, Vm};
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{Kind, disk, judge, line, open, promise, promised, snapshot};
+use crate::support::{Kind, check, disk, judge, line, open, promise, promised, snapshot};
 
 const EXTRA: &str =
     "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
@@ -85,6 +85,7 @@ impl Cuts {
         device: &MemoryDevice,
         promised: Option<&Snapshot>,
     ) {
+        assert_eq!(check(device), Ok(()), "{name}: before a replay");
         let overlaid = open(Arc::new(device.fork()), "ro");
         let ours = snapshot(&*overlaid);
         if let Some(promised) = promised {
@@ -145,6 +146,17 @@ fn comparable(snapshot: &Snapshot) -> Snapshot {
     timeless(snapshot).without_fact("sectors", |path, _| matches!(path, b"cut" | b"emptied"))
 }
 
+/// A checkpoint with directories that were removed while they are open: one with inline names, and
+/// one with blocks.
+fn removed_while_open(point: &str, index: usize) -> String {
+    format!(
+        "cd {point}\nmkdir removed-names removed-blocks\n\
+         (cd removed-blocks; for n in $(seq 300); do : > a-name-$n; done; rm a-name-*)\n\
+         (exec 3<removed-names 4<removed-blocks; rmdir removed-*; : > /removed.{index}; sleep 1000) &\n\
+         cd /\nwhile [ ! -e /removed.{index} ]; do sleep 0.1; done\nsync\n"
+    )
+}
+
 /// Linux makes changes on a volume of each kind, syncs them one by one, and is reset.
 fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
     let directory = tempfile::tempdir().unwrap();
@@ -162,6 +174,9 @@ fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
             Job::Digest(point.clone()),
         ] {
             script += &line(&job);
+            if matches!(job, Job::Before(..)) {
+                script += &removed_while_open(&point, index);
+            }
         }
         loose += &line(&Job::Loose(seed, point));
     }

@@ -15,7 +15,7 @@ use cairn_vfs::FileSystem;
 #[path = "../common/judge.rs"]
 mod judges;
 
-pub use judges::judge;
+pub use judges::{check, judge};
 
 /// A kind of volume, and how each side mounts it.
 #[derive(Clone, Copy, Debug)]
