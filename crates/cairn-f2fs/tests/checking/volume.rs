@@ -100,7 +100,8 @@ pub fn work(fs: &F2fs, end: End) {
     match end {
         End::Closed => fs.unmount().unwrap(),
         End::Cut => {
-            // Removed while they are open: a file, and directories with inline names and with blocks.
+            // Removed while they are open: a file, a directory with inline names, and one with
+            // blocks.
             let orphan = create(directory, "orphan", NewInode::Regular);
             fs.write(orphan, 0, &[1; 20_000], IoFlags::empty()).unwrap();
             fs.unlink(directory, b"orphan").unwrap();

@@ -152,7 +152,8 @@ fn removed_while_open(point: &str, index: usize) -> String {
     format!(
         "cd {point}\nmkdir removed-names removed-blocks\n\
          (cd removed-blocks; for n in $(seq 300); do : > a-name-$n; done; rm a-name-*)\n\
-         (exec 3<removed-names 4<removed-blocks; rmdir removed-*; : > /removed.{index}; sleep 1000) &\n\
+         (exec 3<removed-names 4<removed-blocks; rmdir removed-*; : > /removed.{index}
+         sleep 1000) &\n\
          cd /\nwhile [ ! -e /removed.{index} ]; do sleep 0.1; done\nsync\n"
     )
 }
