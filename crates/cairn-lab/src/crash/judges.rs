@@ -115,7 +115,8 @@ impl Judges {
         Err(format!("{when}, {name} {}", verdict.words()))
     }
 
-    /// Cairn recovers and keeps the promises; then it, and the foreign checker, find nothing.
+    /// Cairn's check finds nothing. Cairn recovers and keeps the promises; then it, and the foreign
+    /// checker, find nothing.
     pub(super) fn by_cairn(&self, crashed: &Crashed<'_>) -> Told<Verdict> {
         if crashed.is_torn() && !self.kind.has_checksums {
             return Ok(Verdict::NotJudged);
@@ -125,6 +126,9 @@ impl Judges {
             // A torn superblock is refused, as by Linux.
             if crashed.is_torn() && self.open(Arc::new(device.fork())).is_err() {
                 return Ok(Verdict::Refused);
+            }
+            if !crashed.is_torn() {
+                self.check(&device, "before recovery")?;
             }
             self.recover(crashed, &device).map(Verdict::Kept)
         })
