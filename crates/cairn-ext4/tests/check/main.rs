@@ -20,6 +20,7 @@ mod full;
 mod hostile;
 mod injected;
 mod lies;
+mod list_bits;
 mod lost_bits;
 mod lost_log;
 mod lost_table;
