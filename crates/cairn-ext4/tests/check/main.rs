@@ -22,6 +22,7 @@ mod injected;
 mod lies;
 mod list_bits;
 mod lost_bits;
+mod lost_features;
 mod lost_log;
 mod lost_table;
 mod map_bits;

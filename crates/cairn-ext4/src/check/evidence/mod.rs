@@ -150,7 +150,12 @@ pub(super) fn explains(candidate: &Candidate, before: &Report, report: &Report) 
         let is_other = !corrected.contains(&finding.kind.code);
         is_other && finding.place.inode.is_some_and(|ino| inodes.contains(&ino))
     });
+    // A log that nobody said was to be replayed may be an old one.
+    let is_replayed = |report: &Report| report.recovered.contains(&"journal");
+    let asked = before.counts.iter().any(|(kind, _)| kind.code == kinds::JOURNAL_REPLAY.code);
+    let is_old = is_replayed(report) && !is_replayed(before) && !asked;
     !is_partial(report)
+        && !is_old
         && !is_left
         && weight(report) <= weight(before)
         && candidate.is_proved(count(before), count(report))
