@@ -186,7 +186,7 @@ fn a_wrong_bit_of_the_place_of_attributes_changes_no_other_file() {
             let right = list_of(&path, name);
             let record = place_of(&path, &format!("/{name}"));
             for bit in 0..bits {
-                if !deep() && (bit as usize + index + layout) % 4 != 0 {
+                if !deep() && !(bit as usize + index + layout).is_multiple_of(4) {
                     continue;
                 }
                 let device = flipped(&sound, record, bit);
@@ -261,5 +261,26 @@ fn what_was_left_in_use_without_a_journal_proves_no_place_of_attributes() {
         assert!(lost.iter().any(|step| step.contains("Lost of /own1: ")), "{what}: {lost:?}");
         before.assert_same(&snapshot(after.fork()).without(b"own1"));
         assert_eq!(complaint(&after, &hurt), None, "{what}");
+    }
+}
+
+/// Each of several files with a wrong bit gets its own block.
+#[test]
+fn wrong_bits_of_several_places_of_attributes_are_corrected() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for args in LAYOUTS {
+        volume(&path, args);
+        let sound = read_image(&path).unwrap();
+        let before = snapshot(sound.fork());
+        let names = ["own1", "own6", "same0", "list2", "directory", "bare", "empty"];
+        let device = names.iter().zip([13, 12, 20, 14, 15, 9, 6]).fold(sound, |device, hit| {
+            let (name, bit) = hit;
+            flipped(&device, place_of(&path, &format!("/{name}")), bit)
+        });
+        let (plan, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!((plan.steps.losing().count(), plan.after.count()), (0, 0), "{args:?}");
+        before.assert_same(&snapshot(after.fork()));
+        assert_eq!(complaint(&after, &hurt), None, "{args:?}");
     }
 }
