@@ -79,10 +79,12 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
     let place = || Place::inode(ino.get()).at_block(pba.get()).in_field("i_file_acl");
     if !state.layout.contains(pba, 1) {
         claims.is_whole = false;
+        state.doubted_lists.note(ino);
         let finding = Finding::new(&kinds::MAP_RANGE, place()).stored(pba.get());
         return state.findings.add(finding);
     }
     if claims.is_system(0, pba, 1) {
+        state.doubted_lists.note(ino);
         return;
     }
     let is_first = {
@@ -127,7 +129,11 @@ fn block(state: &State, ino: Ino, pba: Pba, claims: &mut Claims<'_>, found: &mut
             entry.stored = xattr::refcount(bytes);
         }
     }
-    match xattr::decode(bytes, XattrLocation::Block, ino) {
+    let attributes = xattr::decode(bytes, XattrLocation::Block, ino);
+    if attributes.is_err() {
+        state.doubted_lists.note(ino);
+    }
+    match attributes {
         Ok(attributes) => {
             let is_sealed = sealed.is_ok();
             let of = Container { state, ino, location: XattrLocation::Block, pba, is_sealed };
@@ -153,7 +159,7 @@ struct Container<'a> {
 }
 
 /// The hash of each attribute of a block is that of its name and value.
-fn is_hashed(bytes: &[u8], ino: Ino) -> bool {
+pub(super) fn is_hashed(bytes: &[u8], ino: Ino) -> bool {
     let is_right = |attribute: &Attribute<'_>| match attribute.value {
         Value::Here(value) => xattr::entry_hashes(attribute.name, value).contains(&attribute.hash),
         Value::Inode { .. } => true,

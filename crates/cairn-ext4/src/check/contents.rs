@@ -316,6 +316,9 @@ fn space(state: &State, ino: Ino, record: &Record, clusters: u64, attributes: &A
     if record.blocks_512 != computed {
         let place = Place::inode(ino.get()).in_field("i_blocks");
         state.differ(&kinds::INODE_BLOCKS, place, record.blocks_512, computed);
+        if record.blocks_512.abs_diff(computed) == 1 << state.units() {
+            state.doubted_lists.note(ino);
+        }
     }
     computed
 }

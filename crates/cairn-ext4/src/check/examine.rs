@@ -13,8 +13,8 @@ use super::evidence::{self, Candidate};
 use super::source::Source;
 use super::state::State;
 use super::{
-    attributes, bitmaps, directories, disputes, file_type, groups, inodes, links, named, open,
-    orphans, owners, quota, strays, superblock,
+    attributes, bitmaps, directories, disputes, file_type, groups, inodes, links, list_bit, named,
+    open, orphans, owners, quota, strays, superblock,
 };
 use crate::error::Result;
 use crate::format::features::RoCompat;
@@ -197,6 +197,7 @@ fn walk(state: &Arc<State>, runtime: &dyn Runtime) -> Result<()> {
     if state.twice.next(0).is_some() && !is_shared {
         run(owners::Twice(state.clone()), THREADS, runtime);
     }
+    list_bit::judge(state);
     attributes::check_references(state);
     state.progress.begin("directories", state.totals.directories.load(Relaxed));
     run(directories::Directories(state.clone()), THREADS, runtime);

@@ -47,8 +47,7 @@ cairn_check::kinds! {
         "It is marked as clean after the repair.";
     /// The checksum of the block of multiple-mount protection.
     MMP_CHECKSUM = "ext4.mmp.checksum", Accounting,
-        "The checksum of the block of multiple-mount protection is wrong; it says that nobody uses \
-            the volume.",
+        "The block of multiple-mount protection has a wrong checksum; nobody uses the volume.",
         "The block is made anew.";
     /// The block of multiple-mount protection.
     MMP_INVALID = "ext4.mmp.invalid", Losing,
@@ -215,8 +214,7 @@ cairn_check::kinds! {
         "The byte is set.";
     /// A byte of a context that the directory shows.
     ENCRYPTION_INHERITED = "ext4.encryption.inherited", Accounting,
-        "The policy of an encrypted inode has one byte that the directory and what else lies in it \
-            have otherwise.",
+        "One byte of an encrypted inode's policy is another than in its directory and all in it.",
         "The byte is set.";
     /// A name in an encrypted directory.
     ENCRYPTION_NAME = "ext4.encryption.name", Losing,
@@ -288,7 +286,7 @@ cairn_check::kinds! {
         "It begins there.";
     /// One bit of a block map.
     MAP_BIT = "ext4.map.bit", Accounting,
-        "One bit of the block map is wrong: with it right, size, number of blocks and bitmap fit.",
+        "One bit of the map or of i_file_acl is wrong: with it right, size, counts and bitmap fit.",
         "The bit is corrected.";
     /// An index that does not name its child's first block.
     EXTENT_INDEX = "ext4.extent.index", Accounting,
@@ -373,9 +371,12 @@ cairn_check::kinds! {
         "Those that overlap are removed, or all in this place if their list is malformed.";
     /// The mark of the attributes in an inode.
     XATTR_MARK = "ext4.xattr.mark", Accounting,
-        "The mark that begins the attributes in the inode has a wrong byte, and a list of them \
-            follows: readers see none of them.",
+        "The mark of the attributes in the inode has a wrong byte: readers see none of them.",
         "The mark is set.";
+    /// The attribute block of one of several inodes.
+    XATTR_DISPUTED = "ext4.xattr.disputed", Losing,
+        "The attribute block may be another inode's: one bit away lies one that nobody has.",
+        "The inode keeps the block, whose count of inodes is set; the other one becomes free.";
     /// The place of a value.
     XATTR_PLACE = "ext4.xattr.place", Accounting,
         "The value of an extended attribute is not where its entry says, and the other values show \

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_base::units::as_index;
+use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba};
 use cairn_check::quota::Counted;
 use cairn_check::{BlockSet, Finding, Findings, Kind, Place, Progress, Sparse, Value};
 
 use super::corrected::Corrected;
+use super::doubted_lists::DoubtedLists;
 use super::doubted_marks::DoubtedMarks;
 use super::facts::{Bytes, Dispute, Facts, Suspect};
 use super::kinds;
@@ -104,6 +105,8 @@ pub(super) struct State {
     pub(super) disputes: Mutex<BTreeMap<u64, Dispute>>,
     /// Inodes with a mark of encryption that nothing proves.
     pub(super) doubted_marks: DoubtedMarks,
+    /// Inodes whose attribute block may be the wrong one.
+    pub(super) doubted_lists: DoubtedLists,
     pub(super) totals: Totals,
     /// The computer that uses the volume, by its block of multiple-mount protection.
     pub(super) user: Option<String>,
@@ -155,6 +158,7 @@ impl State {
             suspects: Mutex::new(Rank::Leaf, Vec::new()),
             disputes: Mutex::new(Rank::Leaf, BTreeMap::new()),
             doubted_marks: DoubtedMarks::default(),
+            doubted_lists: DoubtedLists::default(),
             totals: Totals::default(),
             usage: layout.features.ro_compat(RoCompat::QUOTA).then(Counted::default),
             inline_links: Counted::default(),
@@ -257,14 +261,27 @@ impl State {
         self.layout.block_bits.saturating_sub(9)
     }
 
-    /// The bytes of an inode's record, if its table can be read.
-    pub(super) fn record_bytes(&self, ino: Ino) -> Option<Vec<u8>> {
+    /// The block and the offset of an inode's record, if its table is known.
+    fn location(&self, ino: Ino) -> Option<(Pba, usize)> {
         let (group, index) = self.layout.inode_group(ino)?;
         let group = self.groups.get(as_index(group)).filter(|group| group.has_table)?;
         let place = self.layout.inode_location(index, group.desc.inode_table);
-        let block = self.source.block(place.pba).ok()?;
-        let end = place.offset.saturating_add(as_index(self.layout.inode_size));
-        block.get(place.offset..end).map(<[u8]>::to_vec)
+        Some((place.pba, place.offset))
+    }
+
+    /// The byte of the volume at which an inode's record begins.
+    pub(super) fn record_place(&self, ino: Ino) -> Option<u64> {
+        let (pba, offset) = self.location(ino)?;
+        let block = pba.get().checked_mul(self.layout.block_size.into())?;
+        block.checked_add(as_u64(offset))
+    }
+
+    /// The bytes of an inode's record, if its table can be read.
+    pub(super) fn record_bytes(&self, ino: Ino) -> Option<Vec<u8>> {
+        let (pba, offset) = self.location(ino)?;
+        let block = self.source.block(pba).ok()?;
+        let end = offset.saturating_add(as_index(self.layout.inode_size));
+        block.get(offset..end).map(<[u8]>::to_vec)
     }
 
     /// An inode's record, whose fields may be wrong, with the mode and flags that are proved.

@@ -75,8 +75,8 @@ pub(super) const FLAGS: &[(Field, u32, u32)] = &[
             get: |raw| raw.s_feature_compat.number(),
             set: |raw, number| raw.s_feature_compat = Word::from_number(number),
         },
-        Compat::SPARSE_SUPER2.union(Compat::RESIZE_INODE).bits(),
-        0,
+        Compat::SPARSE_SUPER2.union(Compat::RESIZE_INODE).union(Compat::DIR_INDEX).bits(),
+        Compat::DIR_INDEX.bits(),
     ),
     (
         Field {

@@ -12,6 +12,7 @@ mod features;
 mod fields;
 mod guesses;
 mod links;
+mod lists;
 mod maps;
 mod root;
 mod uuids;
@@ -39,6 +40,7 @@ pub(super) fn weight(report: &Report) -> u64 {
         &kinds::DEVICE_READ,
         // Of one file, wherever the rest is.
         &kinds::INODE_SIZE_UNPROVED,
+        &kinds::XATTR_DISPUTED,
     ];
     let telling = [
         &kinds::GROUP_CHECKSUM,
@@ -116,7 +118,8 @@ pub(super) fn candidates(
     found
 }
 
-/// Single bits whose damage may show in numbers alone: features, and block maps.
+/// Single bits whose damage may show in numbers alone: features, places of attributes, and block
+/// maps.
 pub(super) fn single_bits(
     device: &dyn BlockDevice,
     state: &State,
@@ -126,7 +129,11 @@ pub(super) fn single_bits(
     if !is_replaced(report) {
         found = features::candidates(device, state, report);
     }
-    found.extend(maps::candidates(state, report));
+    found.extend(lists::candidates(state));
+    // The block that an inode may lack is no other file's.
+    if state.doubted_lists.found().is_empty() {
+        found.extend(maps::candidates(state, report));
+    }
     found
 }
 
@@ -143,7 +150,12 @@ pub(super) fn explains(candidate: &Candidate, before: &Report, report: &Report) 
         let is_other = !corrected.contains(&finding.kind.code);
         is_other && finding.place.inode.is_some_and(|ino| inodes.contains(&ino))
     });
+    // A log that nobody said was to be replayed may be an old one.
+    let is_replayed = |report: &Report| report.recovered.contains(&"journal");
+    let asked = before.counts.iter().any(|(kind, _)| kind.code == kinds::JOURNAL_REPLAY.code);
+    let is_old = is_replayed(report) && !is_replayed(before) && !asked;
     !is_partial(report)
+        && !is_old
         && !is_left
         && weight(report) <= weight(before)
         && candidate.is_proved(count(before), count(report))

@@ -174,7 +174,7 @@ fn below_structures(state: &State) -> Option<u16> {
 }
 
 /// The superblock of a backup of the same volume.
-fn backup(device: &dyn BlockDevice, first: &Superblock) -> Option<Superblock> {
+pub(super) fn backup(device: &dyn BlockDevice, first: &Superblock) -> Option<Superblock> {
     copy(device, first, |copy| copy.uuid() == first.uuid())
 }
 

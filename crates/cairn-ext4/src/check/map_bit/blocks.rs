@@ -9,8 +9,11 @@ use cairn_block::IoBuf;
 use super::super::state::State;
 use crate::format::group_desc::GroupFlags;
 
+/// Bitmaps that are kept, at most.
+const MOST_BITMAPS: usize = 256;
+
 /// Blocks that a file may have.
-pub(super) struct Blocks<'a> {
+pub(in super::super) struct Blocks<'a> {
     state: &'a State,
     /// The blocks that its map has now: where they begin, and how many, in their order.
     own: Vec<(u64, u64)>,
@@ -21,12 +24,12 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(super) const fn new(state: &'a State, own: Vec<(u64, u64)>) -> Self {
+    pub(in super::super) const fn new(state: &'a State, own: Vec<(u64, u64)>) -> Self {
         Self { state, own, bitmaps: BTreeMap::new(), is_unmarked: false }
     }
 
     /// Are all of these blocks in use by the bitmap, and no other file's?
-    pub(super) fn may_have(&mut self, from: u64, len: u64) -> bool {
+    pub(in super::super) fn may_have(&mut self, from: u64, len: u64) -> bool {
         let state = self.state;
         if len == 0 || !state.layout.contains(Pba(from), len) {
             return false;
@@ -78,9 +81,12 @@ impl<'a> Blocks<'a> {
     }
 
     /// Is the block in use by the bitmap?
-    fn is_marked(&mut self, block: u64) -> bool {
+    pub(in super::super) fn is_marked(&mut self, block: u64) -> bool {
         let state = self.state;
         let Some((number, bit)) = state.layout.group_and_offset(Pba(block)) else { return false };
+        if self.bitmaps.len() >= MOST_BITMAPS && !self.bitmaps.contains_key(&number) {
+            self.bitmaps.clear();
+        }
         let bits = self.bitmaps.entry(number).or_insert_with(|| {
             let group =
                 state.groups.get(as_index(number)).filter(|group| group.has_block_bitmap)?;

@@ -30,7 +30,7 @@ use crate::format::indirect::decode;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 use crate::format::xattr::MAGIC;
-use blocks::Blocks;
+pub(super) use blocks::Blocks;
 
 /// Blocks of a map that are looked at, at most.
 const MOST_NODES: usize = 1024;
@@ -38,8 +38,6 @@ const MOST_NODES: usize = 1024;
 const MOST_READS: usize = 1 << 17;
 /// Offset of `i_block` in a record.
 const I_BLOCK: usize = 40;
-/// Offset of `i_file_acl_lo`, the block of attributes.
-const I_FILE_ACL: usize = 104;
 /// Bytes of an extent, an index, and the header before them.
 const ENTRY: usize = 12;
 /// Bytes of the header that say something of the map.
@@ -289,11 +287,6 @@ impl Search<'_> {
             false => search.pointers(part),
         };
         part(self, Part { pba: place.pba, from, bytes })?;
-        let from = place.offset.checked_add(I_FILE_ACL)?;
-        let bytes = block.get(from..from.checked_add(size_of::<u32>())?)?;
-        for bit in 0..as_index(u32::BITS) {
-            self.attempt(Part { pba: place.pba, from, bytes }, bit)?;
-        }
         if !self.found.is_empty() {
             return Some(());
         }

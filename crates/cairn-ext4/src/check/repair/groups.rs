@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use cairn_base::Pba;
 use cairn_base::bitmap;
 use cairn_base::units::as_index;
+use cairn_base::{Ino, Pba};
 use cairn_check::Finding;
 
 use super::super::bitmaps::InUse;
 use super::super::kinds;
-use super::mender::Mender;
+use super::mender::{DISPUTED, Mender};
 use super::recover;
 use crate::error::Result;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
@@ -147,7 +147,7 @@ fn lose_table(mender: &mut Mender<'_>, group: u32, finding: &Finding) {
         }
     }
     if !is_listed {
-        mender.lose(finding, cairn_base::Ino(0), &format!("all files of group {group}"));
+        mender.lose(finding, Ino(0), &format!("all files of group {group}"));
     }
 }
 
@@ -202,7 +202,14 @@ pub(super) fn count(mender: &mut Mender<'_>, findings: &[&Finding], adds: bool) 
         one(mender, group, adds)?;
     }
     let is_total = |finding: &&&Finding| finding.place.group.is_some() || !adds;
-    findings.iter().filter(is_total).for_each(|finding| mender.step(finding));
+    for finding in findings.iter().filter(is_total) {
+        match finding.place.inode.map(Ino) {
+            Some(ino) if finding.kind.code == kinds::XATTR_DISPUTED.code => {
+                mender.lose(finding, ino, DISPUTED);
+            }
+            _ => mender.step(finding),
+        }
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use cairn_check::{Finding, Value};
 
 use super::super::kinds;
 use super::lost_found;
-use super::mender::Mender;
+use super::mender::{DISPUTED, Mender};
 use crate::error::Result;
 use crate::format::inode::LINK_MAX;
 use crate::format::xattr;
@@ -27,6 +27,11 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
         };
         let code = finding.kind.code;
         let is = |kind: &cairn_check::Kind| kind.code == code;
+        if is(&kinds::XATTR_DISPUTED) {
+            // The counts are findings of their own.
+            mender.lose(finding, ino, DISPUTED);
+            continue;
+        }
         let is_done = if is(&kinds::INODE_LINKS) {
             let links = u32::try_from(number).unwrap_or(u32::MAX);
             let links = if links >= LINK_MAX { 1 } else { links };

@@ -20,6 +20,10 @@ use crate::format::superblock::{OFFSET, SIZE, STATE_ERROR, STATE_VALID, Superblo
 /// What is lost where only a checksum says that something is damaged.
 pub(super) const DAMAGED: &str = "what is damaged there, if anything is";
 
+/// What is lost where an attribute block may be another inode's.
+pub(super) const DISPUTED: &str =
+    "its own extended attributes, if the block of them that it has is another file's";
+
 /// What is lost of blocks that are copied: nobody knows whose contents they have.
 pub(super) const WHOSE: &str = "blocks that several files had may hold another file's contents";
 

@@ -219,6 +219,15 @@ fn is_placed(mender: &Mender<'_>, finding: &Finding) -> bool {
     !is_bitmap || known.is_some_and(|known| known.is_sealed)
 }
 
+/// Does the finding say which of two attribute blocks an inode has? That is in doubt.
+fn is_disputed(report: &Report, finding: &Finding) -> bool {
+    let is_same = |other: &Finding| {
+        let is_doubt = other.kind.code == kinds::XATTR_DISPUTED.code;
+        is_doubt && other.place.group.is_some() && other.place.group == finding.place.group
+    };
+    finding.kind.code == kinds::BLOCK_BITMAP_FREE.code && report.findings.iter().any(is_same)
+}
+
 /// Mends the earliest stage in which something can be mended.
 fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
     let is_unreplayed = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::JOURNAL_REPLAY.code;
@@ -235,7 +244,8 @@ fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
     }
     let mut stages: BTreeMap<Stage, Vec<&Finding>> = BTreeMap::new();
     for finding in &report.findings {
-        let is_free = !is_blocked || stage::is_independent(finding) && is_placed(mender, finding);
+        let is_independent = stage::is_independent(finding) && !is_disputed(report, finding);
+        let is_free = !is_blocked || is_independent && is_placed(mender, finding);
         if mender.scope.allows(finding.kind) && is_free {
             stages.entry(Stage::of(finding)).or_default().push(finding);
         }

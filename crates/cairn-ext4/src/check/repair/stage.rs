@@ -81,7 +81,8 @@ impl Stage {
             &kinds::INODE_BLOCKS,
             &kinds::XATTR_REFERENCES,
             &kinds::VALUE_REFERENCES,
-        ]) {
+        ]) || is(&[&kinds::XATTR_DISPUTED]) && finding.place.group.is_none()
+        {
             Self::Links
         } else if ["ext4.directory.", "ext4.entry.", "ext4.htree."]
             .iter()
@@ -92,6 +93,7 @@ impl Stage {
         } else if ["ext4.superblock.", "ext4.group.", "ext4.block_bitmap.", "ext4.inode_bitmap."]
             .iter()
             .any(|prefix| code.starts_with(prefix))
+            || is(&[&kinds::XATTR_DISPUTED])
         {
             Self::Counts
         } else {

@@ -1,4 +1,6 @@
-//! Hashes of an entry: its name and its value.
+//! Hashes of an entry, its name and its value, and of all entries of a block.
+
+use super::{Attribute, header};
 
 /// `e_hash` of a name and a value in the same container.
 #[must_use]
@@ -35,6 +37,14 @@ fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
 #[must_use]
 pub(crate) fn is_of_value(entry: u32, name: &[u8], value_hash: u32) -> bool {
     entry == 0 || entry_hashes_of_inode(name, value_hash).contains(&entry)
+}
+
+/// Has the header of a block the hash of its entries? 0 says nothing.
+#[must_use]
+pub(crate) fn is_of_entries(block: &[u8], all: &[Attribute<'_>]) -> bool {
+    let stored = header(block).map_or(0, |header| header.h_hash.get());
+    let computed = all.iter().fold(0_u32, |hash, one| hash.rotate_left(16) ^ one.hash);
+    stored == 0 || stored == computed
 }
 
 fn signed_name_hash(name: &[u8]) -> u32 {

@@ -18,7 +18,7 @@ mod hash;
 mod places;
 mod seal;
 
-pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes, is_of_value};
+pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes, is_of_entries, is_of_value};
 pub(crate) use places::{WrongPlace, wrong_place};
 pub(crate) use seal::{seal_block, verify_block};
 
