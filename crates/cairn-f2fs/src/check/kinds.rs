@@ -253,7 +253,8 @@ cairn_check::kinds! {
     /// A hidden inode of quota is not as it must be.
     QUOTA = "f2fs.quota.inode", Accounting,
         "A hidden quota inode does not exist or is no regular file.",
-        "Nothing: fsck.f2fs makes quota files.";
+        "The inode is looked for in the blocks in use. If it is not there, nothing is done: \
+            fsck.f2fs makes quota files.";
     /// A quota file that cannot be read.
     QUOTA_FILE = "f2fs.quota.file", Losing,
         "The file that counts what users, groups or projects have is damaged.",
