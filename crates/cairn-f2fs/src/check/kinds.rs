@@ -128,6 +128,11 @@ cairn_check::kinds! {
         "The NAT has a node that its inode does not reach.",
         "It is linked again if its footer shows where and no right node is there; else it is \
             freed.";
+    /// A node of a deleted file that the NAT has again.
+    NAT_DELETED = "f2fs.nat.deleted", Accounting,
+        "The NAT has a node of a deleted file: without it, all is there that the checkpoint counts \
+            and that the SIT calls used.",
+        "The entry is cleared.";
     /// A SIT entry is impossible.
     SIT_ENTRY = "f2fs.sit.entry", Accounting,
         "An entry of the segment information table (SIT) contradicts itself.",
