@@ -157,7 +157,8 @@ cairn_check::kinds! {
     /// A node block is another node.
     NODE_FOOTER = "f2fs.node.footer", Losing,
         "The block of a node belongs to another node, or its footer is damaged.",
-        "The footer is set if one field of it is wrong; else the pointer to the node is cleared.";
+        "The footer is set if one field of it is wrong, or if the summary has the number that it \
+            lacks; else the pointer to the node is cleared.";
     /// A pointer names a node that does not exist.
     NODE_MISSING = "f2fs.node.missing", Losing,
         "An inode or an indirect node points to a node that does not exist.",

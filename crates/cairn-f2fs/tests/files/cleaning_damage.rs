@@ -85,7 +85,7 @@ fn repair(device: &Arc<MemoryDevice>, what: &str) -> Vec<String> {
     assert!(!plan.is_refused, "{what}: the repair is refused");
     plan.apply(&**device, &MemoryDevice::new(undo::file_size(&plan.changes))).unwrap();
     judge(device);
-    plan.steps.losing().map(ToString::to_string).collect()
+    plan.steps.losing().filter(|step| step.loss.is_some()).map(ToString::to_string).collect()
 }
 
 fn read(fs: &F2fs, name: &str) -> Result<Vec<u8>, String> {
@@ -124,36 +124,41 @@ fn wrong(device: &Arc<MemoryDevice>) -> Vec<String> {
     wrong
 }
 
-#[test]
-fn what_cannot_be_read_stays_and_stops_nothing() {
-    let (sound, fs, [ino, small]) = worn();
-    let nodes = direct_nodes(&sound, &fs, ino);
+type Damage = fn(&mut [u8]);
+
+/// What is damaged, where, and how; without a change the block cannot be read. The least number of
+/// sections of data that are cleaned beside it, and what a repair loses.
+type Case = (&'static str, u64, Option<Damage>, u64, Option<String>);
+
+fn cases(sound: &MemoryDevice, fs: &F2fs, [ino, small]: [Ino; 2]) -> [Case; 8] {
+    let nodes = direct_nodes(sound, fs, ino);
     assert!(nodes.len() > 5, "{}", nodes.len());
     let node = sound.read_at(nodes[4], 4096).unwrap();
     // A block that was not overwritten: the first pointer is that of an odd one.
     let data = u64::from(u32::from_le_bytes(node[40..44].try_into().unwrap())) * BLOCK;
-    let small = address(&fs, Nid::of(small).unwrap());
-    let own = address(&fs, Nid::of(ino).unwrap());
-    type Damage = fn(&mut [u8]);
-    let changed: Damage = |bytes| bytes[4072..4080].fill(0x77);
+    let [own, small] = [ino, small].map(|ino| address(fs, Nid::of(ino).unwrap()));
+    // Of the numbers the summary has a copy.
+    let numbers: Option<Damage> = Some(|bytes| bytes[4072..4080].fill(0x77));
+    let footer: Option<Damage> = Some(|bytes| bytes[4072..].fill(0x77));
     let below = format!("file: {DIRECT} blocks of {} bytes", BLOCKS * BLOCK);
-    // What a repair loses is at the end.
-    let cases: [(&str, u64, Option<Damage>, u64, Option<&str>); 6] = [
-        ("a direct node", nodes[1], Some(changed), 6, Some(&below)),
-        ("an inode", small, Some(changed), 6, Some("small 151: no such file or directory")),
+    let missing = |name: &str| Some(format!("{name}: no such file or directory"));
+    [
+        ("a direct node", nodes[1], numbers, 6, None),
+        ("an inode", small, numbers, 6, None),
         // Its data stays, too.
-        (
-            "the inode of the large file",
-            own,
-            Some(changed),
-            0,
-            Some("file: no such file or directory"),
-        ),
+        ("the inode of the large file", own, numbers, 0, None),
+        ("the footer of a direct node", nodes[1], footer, 6, Some(below)),
+        ("the footer of an inode", small, footer, 6, missing("small 151")),
         ("a sector with a direct node", nodes[1], None, 6, None),
         ("a sector with an inode", small, None, 6, None),
         ("a sector with data", data, None, 6, None),
-    ];
-    for (what, at, damage, least, loss) in cases {
+    ]
+}
+
+#[test]
+fn what_cannot_be_read_stays_and_stops_nothing() {
+    let (sound, fs, inos) = worn();
+    for (what, at, damage, least, loss) in cases(&sound, &fs, inos) {
         let device = Arc::new(sound.fork());
         let fault = Arc::new(Fault::new(device.clone()));
         match damage {
