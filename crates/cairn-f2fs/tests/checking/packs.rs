@@ -191,16 +191,16 @@ fn a_lost_first_block_is_restored_where_no_pack_can_be_used() {
         assert_f2fs_device_clean(&repaired);
     }
     // A power cut left it of a later pack in the same place, or files lose something by it.
-    let later: [(&str, &dyn Fn(&mut [u8])); 2] = [
-        ("a later version", &|bytes| {
+    let later: [(&str, Change); 2] = [
+        ("a later version", |bytes| {
             let version = u64::from_le_bytes(bytes[..8].try_into().unwrap());
             bytes[..8].copy_from_slice(&(version + 2).to_le_bytes());
             bytes[100..400].fill(0x77);
         }),
-        ("an inode is gone, too", &|bytes| bytes.fill(0)),
+        ("an inode is gone, too", |bytes| bytes.fill(0)),
     ];
     for (number, (what, change)) in later.into_iter().enumerate() {
-        let mut injection = injected(&judge, newer, what, change);
+        let mut injection = injected(&judge, newer, what, &change);
         injection.blocks.push((older, vec![0; 4096]));
         if number == 1 {
             injection.blocks.push((judge.target.inode_of(judge.numbers["nodes"]), vec![0; 4096]));
