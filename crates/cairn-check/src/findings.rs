@@ -17,7 +17,7 @@ use crate::kind::{Kind, Severity};
 const KEPT: usize = 200;
 
 /// A finding in the order of its kind's list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Ordered(Finding);
 
 impl Ord for Ordered {
@@ -40,7 +40,7 @@ impl PartialEq for Ordered {
 
 impl Eq for Ordered {}
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OfKind {
     kind: &'static Kind,
     count: u64,
@@ -126,6 +126,13 @@ impl Findings {
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {
         self.kinds.lock().values().map(|list| list.kind.severity).max()
+    }
+
+    /// The same findings once more.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let kinds = self.kinds.lock().clone();
+        Self { kept: self.kept, kinds: Mutex::new(Rank::Leaf, kinds) }
     }
 
     /// Takes all findings out of a list that others still refer to.

@@ -128,6 +128,11 @@ cairn_check::kinds! {
         "The NAT has a node that its inode does not reach.",
         "It is linked again if its footer shows where and no right node is there; else it is \
             freed.";
+    /// A node of a deleted file that the NAT has again.
+    NAT_DELETED = "f2fs.nat.deleted", Accounting,
+        "The NAT has a node of a deleted file: without it, all is there that the checkpoint counts \
+            and that the SIT calls used.",
+        "The entry is cleared.";
     /// A SIT entry is impossible.
     SIT_ENTRY = "f2fs.sit.entry", Accounting,
         "An entry of the segment information table (SIT) contradicts itself.",
@@ -152,7 +157,8 @@ cairn_check::kinds! {
     /// A node block is another node.
     NODE_FOOTER = "f2fs.node.footer", Losing,
         "The block of a node belongs to another node, or its footer is damaged.",
-        "The footer is set if one field of it is wrong; else the pointer to the node is cleared.";
+        "The footer is set if one field of it is wrong, or if the summary has the number that it \
+            lacks; else the pointer to the node is cleared.";
     /// A pointer names a node that does not exist.
     NODE_MISSING = "f2fs.node.missing", Losing,
         "An inode or an indirect node points to a node that does not exist.",
@@ -253,7 +259,8 @@ cairn_check::kinds! {
     /// A hidden inode of quota is not as it must be.
     QUOTA = "f2fs.quota.inode", Accounting,
         "A hidden quota inode does not exist or is no regular file.",
-        "Nothing: fsck.f2fs makes quota files.";
+        "The inode is looked for in the blocks in use. If it is not there, nothing is done: \
+            fsck.f2fs makes quota files.";
     /// A quota file that cannot be read.
     QUOTA_FILE = "f2fs.quota.file", Losing,
         "The file that counts what users, groups or projects have is damaged.",

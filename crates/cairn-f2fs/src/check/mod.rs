@@ -13,6 +13,8 @@
 //!    nodes that are counted, and missing (`missing`); then the SIT, the logs and the counts of the
 //!    checkpoint against the blocks in use (`segments`), blocks that lost their pointers
 //!    (`unlinked`), and zones (`zones`).
+//! 5. Nodes that nothing leads to may be of deleted files (`deleted`): then the volume is walked
+//!    again without them.
 //!
 //! Memory: 20 bytes for each nid of the NAT's pieces in use, one bit for each block of regions in
 //! use, 16 bytes for each entry of the two directories that are walked, and at most 16 MiB.
@@ -34,6 +36,7 @@ mod claims;
 mod clusters;
 mod context;
 mod cycles;
+mod deleted;
 mod directory;
 mod examine;
 mod features;
@@ -134,7 +137,10 @@ pub fn check(
             }
         }
     };
-    let context = examine(volume, findings, (runtime, observer), THREADS, None)?;
+    let early = findings.copy();
+    let context = examine(volume, findings, (runtime, observer.clone()), THREADS, None)?;
+    let without = deleted::proved(&context, (runtime, &observer), THREADS, early)?;
+    let context = without.map_or(context, |without| without.context);
     let usage = usage(&context);
     let cancelled = context.progress.is_cancelled();
     let mut report = Report { recovered, cancelled, ..Report::new(context.findings.take(), usage) };

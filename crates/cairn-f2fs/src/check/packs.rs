@@ -72,6 +72,7 @@ pub(super) fn mended(
         Some(volume) => newer::damaged(&volume.buffers, &volume.layout, &volume.loaded)?,
         None => beside_none(device)?,
     };
+    let is_doubtful = found.as_ref().is_some_and(|found| found.is_doubtful);
     let blocks = found.map(|found| found.mended).unwrap_or_default();
     let Some((at, _)) = blocks.first() else { return Ok(None) };
     let above: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device.clone())?);
@@ -83,11 +84,14 @@ pub(super) fn mended(
     let used = volume.as_ref().map(version_of);
     drop(volume);
     let Some(version) = newest.filter(|newest| Some(*newest) != used) else { return Ok(None) };
-    if used.is_some() {
-        let (older, newest) =
-            (see(device.clone(), watch, threads)?, see(above.clone(), watch, threads)?);
-        let loses = |seen: &Seen| (seen.weight.fatal, seen.weight.losing);
-        if loses(&newest) > loses(&older) {
+    let loses = |seen: &Seen| (seen.weight.fatal, seen.weight.losing);
+    if used.is_some() || is_doubtful {
+        let newest = see(above.clone(), watch, threads)?;
+        let most = match used {
+            Some(_) => loses(&see(device.clone(), watch, threads)?),
+            None => (0, 0),
+        };
+        if loses(&newest) > most {
             return Ok(None);
         }
     }

@@ -44,6 +44,17 @@ pub(crate) struct Damaged {
     pub(crate) version: u64,
     /// The blocks that are damaged and their right contents, if an end of the pack shows them.
     pub(crate) mended: Vec<(Pba, Image)>,
+    /// Only a volume of which nothing is lost with them shows that they are right.
+    pub(crate) is_doubtful: bool,
+}
+
+/// Versions that a pack which was written later may have. What is beyond them is damage.
+const LATER: u64 = 1 << 16;
+
+impl Damaged {
+    fn new((start, end): (Pba, Pba), version: u64, mended: Vec<(Pba, Image)>) -> Self {
+        Self { start, end, version, mended, is_doubtful: false }
+    }
 }
 
 /// What is said of a volume that is read-only for the sake of a newer pack.
@@ -85,7 +96,8 @@ pub(crate) fn explained(error: Error, device: &Arc<dyn BlockDevice>, layout: &La
     };
     // Without such a pack, or if the device fails, the error is what there is to say.
     let Ok(Some(found)) = found else { return why.into() };
-    let (block, is_restorable) = (found.start.get(), !found.mended.is_empty());
+    let is_restorable = !found.mended.is_empty() && !found.is_doubtful;
+    let block = found.start.get();
     Corrupt::NewestPack { block, is_restorable, why: Box::new(why) }.into()
 }
 
@@ -143,17 +155,15 @@ fn compared(
     Ok(match (by_first, other) {
         (true, _) => {
             let mended = vec![(end, head)];
-            Some(Damaged { start, end, version: first.version, mended })
+            Some(Damaged::new((start, end), first.version, mended))
         }
-        (false, Some(version)) => {
-            Some(Damaged { start, end, version, mended: vec![(start, last)] })
-        }
+        (false, Some(version)) => Some(Damaged::new((start, end), version, vec![(start, last)])),
         (false, None) => None,
     })
 }
 
 /// The newest pack if no pack can be used: one of its ends has a right checksum, the other is a
-/// damaged copy of it, and what is left of the other pack is older.
+/// damaged copy of it or a first block that is lost, and what is left of the other pack is older.
 ///
 /// # Errors
 /// The device failed.
@@ -181,12 +191,21 @@ pub(crate) fn damaged_beside_none(
             continue;
         }
         let (right, other) = (buffers.get(*at)?.image(), buffers.get(other_end)?.image());
-        if checkpoint::is_damaged_copy(&right, &other) {
+        let is_copy = checkpoint::is_damaged_copy(&right, &other);
+        if is_copy || is_lost_head((other_end, &other), *start, newest.version) {
             let (end, mended) = (Pba(other_end.get().max(at.get())), vec![(other_end, right)]);
-            return Ok(Some(Damaged { start: *start, end, version: newest.version, mended }));
+            let found = Damaged::new((*start, end), newest.version, mended);
+            return Ok(Some(Damaged { is_doubtful: !is_copy, ..found }));
         }
     }
     Ok(None)
+}
+
+/// Is a damaged block the first one of a pack whose last one is whole, and so all between them? It
+/// may be what a power cut has left of a later pack in the same place.
+fn is_lost_head((at, block): (Pba, &[u8]), start: Pba, version: u64) -> bool {
+    let later = checkpoint::stored_version(block).wrapping_sub(version);
+    at == start && !(1..=LATER).contains(&later)
 }
 
 /// What each block of a pack's segment says that is a checkpoint with a right checksum.
@@ -221,7 +240,7 @@ fn misplaced(
     }
     let image = Image::from(right);
     let mended = vec![(start, image.clone()), (end, image)];
-    Ok(Some(Damaged { start, end, version, mended }))
+    Ok(Some(Damaged::new((start, end), version, mended)))
 }
 
 /// The pack with a newer last block, wherever its first block says that it is. If the last block
@@ -238,7 +257,7 @@ fn found_by_last(buffers: &BufferCache, loaded: &Loaded, start: Pba) -> Result<O
             true => vec![(start, buffers.get(end)?.image())],
             false => Vec::new(),
         };
-        return Ok(Some(Damaged { start, end, version: found.version, mended }));
+        return Ok(Some(Damaged::new((start, end), found.version, mended)));
     }
     Ok(None)
 }

@@ -30,6 +30,7 @@ mod repair;
 mod repair_faults;
 mod rescue;
 mod reused;
+mod revived;
 mod stale;
 mod superblocks;
 mod sweep;

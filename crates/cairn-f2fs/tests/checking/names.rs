@@ -42,7 +42,7 @@ fn block_among(
 }
 
 /// Frees the slots of a name.
-fn without_name(target: &Target, name: &[u8]) -> Injection {
+pub fn without_name(target: &Target, name: &[u8]) -> Injection {
     let (at, mut bytes, slot) = block_of(target, name);
     for slot in slot..slot + name.len().div_ceil(SLOT) {
         bytes[slot / 8] &= !(1 << (slot % 8));

@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
+use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
 use cairn_f2fs::format::checksum::{MAGIC, crc32};
 use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::foreign::is_clean_f2fs;
+use cairn_testkit::judge::{assert_f2fs_device_clean, fsck_f2fs_device};
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
 use crate::inject::Injection;
@@ -150,14 +153,64 @@ fn an_end_is_restored_where_no_pack_can_be_used() {
             assert!(device.read_at(end, 4096).unwrap()[..] == judge.target.read(end)[..], "{what}");
         }
     }
-    // The other pack was the newer one, as its last block shows: nothing may go back behind it.
+}
+
+/// The first block of the newest pack is lost, and that of the older one, too. Nothing but the last
+/// block of the newest pack tells of it, and that was written after all else.
+#[test]
+fn a_lost_first_block_is_restored_where_no_pack_can_be_used() {
+    type Change = fn(&mut [u8]);
+    let judge = changed();
+    let older = Judge::of(&planted(&[])).target.pack_ends()[0];
     let [newer, _] = judge.target.pack_ends();
-    let what = "the older pack beside a newer one";
-    let mut injection = injected(&judge, older, what, &|bytes| bytes[16] ^= 0x10);
-    injection.blocks.push((newer, vec![0; 4096]));
-    let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
-    let found = lines(&check(device).unwrap());
-    assert!(!found.contains("f2fs.checkpoint.end: "), "{found}");
+    let changes: [(&str, Change); 4] = [
+        ("zeros", |bytes| bytes.fill(0)),
+        ("bytes of something else", |bytes| bytes.fill(0xa5)),
+        ("some fields", |bytes| bytes[100..400].fill(0x77)),
+        ("a sector", |bytes| bytes[..512].fill(0)),
+    ];
+    for (what, change) in changes {
+        let mut injection = injected(&judge, newer, what, &change);
+        injection.blocks.push((older, vec![0; 4096]));
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(found.contains("f2fs.checkpoint.end: "), "{what}:\n{found}");
+        let opened = F2fs::open(device.clone(), Threads::new(), &MountOptions::default());
+        let why = opened.err().expect("no pack can be used").to_string();
+        assert!(why.contains("the newest checkpoint pack"), "{what}: {why}");
+        let (tree, lost) = judge.repair(&injection, Scope::Accounting);
+        assert!(lost.is_empty() && tree.unwrap() == judge.sound, "{what}: {lost:?}");
+        apply(&plan(&device, Scope::All).unwrap(), &device);
+        let whole = device.read_at(0, 64 << 20).unwrap();
+        let repaired = Arc::new(MemoryDevice::from_image(&whole));
+        // That of the older pack stays as it is until the next checkpoint.
+        assert!(is_clean_f2fs(&fsck_f2fs_device(&repaired), true), "{what}");
+        let fs = open(repaired.clone(), "");
+        fs.create(fs.root(), b"more", NewInode::Regular, 0o600, &Caller::ROOT).unwrap();
+        fs.unmount().unwrap();
+        assert_f2fs_device_clean(&repaired);
+    }
+    // A power cut left it of a later pack in the same place, or files lose something by it.
+    let later: [(&str, Change); 2] = [
+        ("a later version", |bytes| {
+            let version = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            bytes[..8].copy_from_slice(&(version + 2).to_le_bytes());
+            bytes[100..400].fill(0x77);
+        }),
+        ("an inode is gone, too", |bytes| bytes.fill(0)),
+    ];
+    for (number, (what, change)) in later.into_iter().enumerate() {
+        let mut injection = injected(&judge, newer, what, &change);
+        injection.blocks.push((older, vec![0; 4096]));
+        if number == 1 {
+            injection.blocks.push((judge.target.inode_of(judge.numbers["nodes"]), vec![0; 4096]));
+        }
+        let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+        let found = lines(&check(device.clone()).unwrap());
+        assert!(!found.contains("f2fs.checkpoint.end: "), "{what}:\n{found}");
+        let done = plan(&device, Scope::Accounting).unwrap();
+        assert!(done.changes.is_empty(), "{what}");
+    }
 }
 
 /// What a power cut leaves of the last block is no defect, and the volume is written.

@@ -166,3 +166,38 @@ fn a_users_file_does_not_become_one_of_quota() {
     assert_eq!(COPIES.map(|copy| number(&device, copy, of_project)), [0; 2]);
     assert!(View::of(&device).found[LARGE] == *large);
 }
+
+/// The NAT lost the entry of a hidden inode, which no name and no other node names: the superblock
+/// does, and the SIT calls its block used.
+#[test]
+fn a_lost_inode_of_quota_is_found_without_losses() {
+    const ENTRY: usize = 9;
+    let target = Target::new(KIND);
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let tree = View::of(&sound);
+    for lost in [&[4_usize][..], &[5], &[6], &[4, 5, 6]] {
+        let entries = |block: u64| {
+            let mut bytes = target.read(block);
+            for nid in lost {
+                bytes[nid * ENTRY..][..ENTRY].fill(0);
+            }
+            (block, bytes)
+        };
+        let blocks = target.nat_blocks().into_iter().map(entries).collect();
+        let injection = Injection { what: format!("{lost:?}"), blocks };
+        let device = Arc::new(damaged(&target, &injection)) as Arc<dyn BlockDevice>;
+        assert!(codes(&device).contains(&"f2fs.quota.inode"), "{lost:?}");
+        repaired(&device, Scope::Accounting);
+        for nid in lost {
+            let (now, before) = (Target::of(&fork(&device)), u32::try_from(*nid).unwrap());
+            assert_eq!(now.inode_of(before), target.inode_of(before), "{lost:?}");
+        }
+        let wrong = View::of(&device).wrong(&tree);
+        assert!(wrong.is_empty(), "{lost:?}: {wrong:?}");
+    }
+}
+
+fn fork(device: &Arc<dyn BlockDevice>) -> Arc<MemoryDevice> {
+    let bytes = device.read_at(0, usize::try_from(device.geometry().size).unwrap()).unwrap();
+    Arc::new(MemoryDevice::from_image(&bytes))
+}

@@ -7,6 +7,7 @@ mod cost;
 mod crash;
 mod crash_cleaning;
 mod disabled;
+mod disabled_full;
 mod disabled_reuse;
 mod durability;
 mod faults;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cairn_base::units::as_index;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::{Scope, Step, Steps};
-use cairn_check::{Finding, Kind, Place};
+use cairn_check::{Finding, Kind, Place, Report};
 use cairn_vfs::FileKind;
 
 use super::super::claims::Use;
@@ -409,4 +409,10 @@ pub(super) fn nid_of(place: &Place) -> Option<Nid> {
 /// The inode that a finding names.
 pub(super) fn ino_of(place: &Place) -> Option<Nid> {
     u32::try_from(place.inode?).ok().map(Nid)
+}
+
+/// Paths of the inodes that findings name.
+pub(super) fn paths_of(report: &Report) -> HashMap<Nid, Box<[u8]>> {
+    let known = report.findings.iter();
+    known.filter_map(|found| Some((ino_of(&found.place)?, found.place.path.clone()?))).collect()
 }

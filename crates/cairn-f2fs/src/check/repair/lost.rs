@@ -247,6 +247,11 @@ fn wanted_of(finding: &Finding) -> Option<(Nid, Option<Nid>)> {
     if code == kinds::ROOT.code {
         return Some((Nid::ROOT, Some(Nid::ROOT)));
     }
+    // The superblock names it.
+    if code == kinds::QUOTA.code {
+        let ino = ino_of(&finding.place)?;
+        return Some((ino, Some(ino)));
+    }
     if code == kinds::NODE_MISSING.code || code == kinds::NODE_FOOTER.code {
         return Some((nid?, ino_of(&finding.place)));
     }

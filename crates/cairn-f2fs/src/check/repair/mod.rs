@@ -35,7 +35,7 @@ mod tables;
 mod turned;
 mod types;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -47,10 +47,10 @@ use super::context::Context;
 use super::examine::{examine, usage};
 use super::notes::Notes;
 use super::volume::Volume;
-use super::{choice, features, kinds, links, packs, paths};
+use super::{choice, deleted, features, kinds, links, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
-use edit::{Edit, ino_of, nid_of};
+use edit::{Edit, ino_of, nid_of, paths_of};
 use recovery::THREADS;
 
 /// Plans the repair of the volume on a device, which is only read.
@@ -186,7 +186,13 @@ impl Mend for Mender {
         volume.check_flags(&findings);
         let has_lost = steps.counts().any(|(kind, _)| links::hides(kind));
         let notes = Notes::new(seeks(scope, steps), has_lost);
+        let early = findings.copy();
         let context = examine(volume, findings, watch, THREADS, Some(notes))?;
+        let watch = (&self.runtime, &self.observer);
+        let (context, is_done) = match deleted::proved(&context, watch, THREADS, early)? {
+            Some(without) => (without.write(device, steps)?, true),
+            None => (context, false),
+        };
         let usage = usage(&context);
         let cancelled = context.progress.is_cancelled();
         let recovered = recovered.into_iter().collect();
@@ -194,7 +200,7 @@ impl Mend for Mender {
         let mut report = Report { recovered, cancelled, ..report };
         context.step(|scratch| paths::add(&context, scratch, &mut report.findings));
         context.failure()?;
-        if report.count() > 0 && !cancelled {
+        if report.count() > 0 && !cancelled && !is_done {
             mend(&context, &report, (device, scope), steps)?;
         }
         Ok(report)
@@ -219,6 +225,7 @@ fn seeks(scope: Scope, steps: &Steps) -> bool {
         &kinds::CHECKPOINT_END,
         &kinds::NAT_ADDRESS,
         &kinds::NAT_LOST,
+        &kinds::NAT_DELETED,
         &kinds::INODE_CHECKSUM,
         &kinds::INODE_SHAPE,
         &kinds::INODE_TYPE,
@@ -277,12 +284,6 @@ fn loses(report: &Report) -> bool {
         let is_cycle = kind.code == kinds::DIRECTORY_CYCLE.code;
         kind.severity > Severity::Accounting && !(is_cycle && is_exchanged)
     })
-}
-
-/// Paths of the inodes that findings name.
-fn paths_of(report: &Report) -> HashMap<crate::format::Nid, Box<[u8]>> {
-    let known = report.findings.iter();
-    known.filter_map(|found| Some((ino_of(&found.place)?, found.place.path.clone()?))).collect()
 }
 
 impl Edit<'_> {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::node::{self, NodeFooter};
 use crate::format::path;
 use crate::format::units::{BlockAddr, Nid, SegNo};
-use crate::format::{Inode, NatEntry, Summary};
+use crate::format::{Inode, NatEntry, Summary, inode};
 
 impl Edit<'_> {
     /// Points to a block in use again, as its summary says. A pointer that it was moved to is empty
@@ -230,7 +230,11 @@ impl Edit<'_> {
             }
             let right = [footer.nid == nid, footer.ino == ino, footer.offset == offset];
             let is_named = self.owner_of(addr)?.is_none_or(|owner| owner == nid);
-            if right.into_iter().filter(|right| *right).count() >= 2 && is_named {
+            let is_right = right.into_iter().filter(|right| *right).count() >= 2 && is_named;
+            let is_proved = named == ino
+                && footer.offset == offset
+                && self.is_summarys((nid, ino), addr, &image)?;
+            if is_right || is_proved {
                 NodeFooter { nid, ino, offset, ..footer }.write(&mut image);
                 let entry = self.entry(nid)?;
                 self.set_entry(nid, NatEntry { ino, ..entry });
@@ -243,6 +247,26 @@ impl Edit<'_> {
             return self.drop_inode(finding, ino);
         }
         self.cut_node(finding, ino, nid)
+    }
+
+    /// Does the summary name the node for a block whose footer names none that is possible, and
+    /// whose version is? What was written over the node by mistake has no such version.
+    fn is_summarys(&self, (nid, ino): (Nid, Nid), addr: BlockAddr, image: &[u8]) -> Result<bool> {
+        let footer = NodeFooter::read(image);
+        let now = self.context.volume.loaded.checkpoint.version;
+        let [now, then] = [now, footer.cp_ver].map(|version| version & u64::from(u32::MAX));
+        if self.layout.is_nid(footer.nid) || self.layout.is_nid(footer.ino) {
+            return Ok(false);
+        }
+        let stored = owners::stored(&self.context, &mut Scratch::default(), addr)?;
+        let is_its = stored.is_some_and(|(is_node, owner)| is_node && owner.nid == nid);
+        let mut image = image.to_vec();
+        NodeFooter { nid, ino, ..footer }.write(&mut image);
+        let is_read = || {
+            inode::verify(&image, ino, &self.layout).is_ok()
+                && Inode::decode(&image, ino, self.layout.features).is_ok()
+        };
+        Ok(is_its && (1..=now).contains(&then) && (nid != ino || is_read()))
     }
 
     /// The node that the summary names for a block of nodes.

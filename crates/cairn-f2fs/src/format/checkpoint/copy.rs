@@ -40,6 +40,14 @@ pub(crate) fn is_damaged_copy(right: &[u8], other: &[u8]) -> bool {
     }
 }
 
+/// The version that a block has, whether its checksum is right or not.
+///
+/// # Panics
+/// It is no whole block: the caller's bug.
+pub(crate) fn stored_version(block: &[u8]) -> u64 {
+    RawCheckpoint::of(block).checkpoint_ver.get()
+}
+
 /// A block with the usual place of its checksum, if it names another one and its checksum is right
 /// at the usual place, with or without that field.
 ///

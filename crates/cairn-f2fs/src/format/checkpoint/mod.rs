@@ -22,7 +22,7 @@ use super::log::{AllocType, Log};
 use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SegNo};
 use crate::corrupt::Corrupt;
 
-pub(crate) use copy::{is_damaged_copy, with_usual_checksum};
+pub(crate) use copy::{is_damaged_copy, stored_version, with_usual_checksum};
 pub use flags::CheckpointFlags;
 pub(crate) use raw::CHECKSUM_AT;
 pub(crate) use raw::LARGE_CHECKSUM_AT;
