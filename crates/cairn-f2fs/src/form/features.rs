@@ -4,7 +4,7 @@
 //! wrongly. Many inodes that agree are right, and the one word of the superblock is not. Features
 //! that no inode shows stay as they are.
 
-use cairn_base::units::as_index;
+use cairn_base::units::{as_index, as_u64};
 
 use crate::format::inode::{self, Advise, FileFlags, InlineFlags};
 use crate::format::layout::Layout;
@@ -64,7 +64,7 @@ pub(crate) fn proved(
         _ => {}
     }
     let [mut extra, mut sums, mut flexible] = [Votes::default(); 3];
-    for (_, image) in inodes {
+    for (ino, image) in inodes {
         let has_extra = has_extra(image);
         extra.add(has_extra, !has_extra);
         if has_extra {
@@ -73,8 +73,12 @@ pub(crate) fn proved(
             let is_right = sums_of.is_some_and(|(stored, computed)| stored == computed);
             sums.add(is_right, sums_of.is_some_and(|(stored, _)| stored == 0));
             let words = half(image, XATTR_WORDS_AT);
-            let needs = inline_flags(image).intersects(InlineFlags::XATTR | InlineFlags::DENTRY);
-            flexible.add(WORDS.contains(&words), words == 0 && needs);
+            let fills = |features| fills_inode(image, *ino, features);
+            let needs = inline_flags(image).contains(InlineFlags::XATTR);
+            flexible.add(
+                WORDS.contains(&words) || fills(features | Features::FLEXIBLE_INLINE_XATTR),
+                words == 0 && (needs || fills(features - Features::FLEXIBLE_INLINE_XATTR)),
+            );
         }
     }
     // An inode may lack them where others have them.
@@ -112,6 +116,16 @@ pub(crate) fn proved(
 fn has_extra(image: &[u8]) -> bool {
     inline_flags(image).contains(InlineFlags::EXTRA_ATTR)
         && SIZES.contains(&half(image, EXTRA_SIZE_AT))
+}
+
+/// A directory whose names lie in its inode, and whose size is the room for them. Mounted with
+/// `noinline_xattr`, Linux gives an inode no words of attributes if the inode itself says how many
+/// it has, and else the usual number.
+fn fills_inode(image: &[u8], ino: Nid, features: Features) -> bool {
+    Inode::decode(image, ino, features).is_ok_and(|record| {
+        record.inline.contains(InlineFlags::DENTRY)
+            && record.size == as_u64(record.max_inline_data())
+    })
 }
 
 /// A compressed file, whose pointers have the mark of a cluster.

@@ -21,6 +21,7 @@ const EXTRA: &str =
 const COMMON: [Kind; 3] = [
     Kind::new("default", 128, &[]),
     Kind {
+        linux: "noinline_xattr",
         ours: "nocheckpoint_merge,gc_victim=greedy",
         ..Kind::new("extra attributes", 128, &["-O", EXTRA])
     },
