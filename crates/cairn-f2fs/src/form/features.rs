@@ -77,7 +77,8 @@ pub(crate) fn proved(
             let needs = inline_flags(image).contains(InlineFlags::XATTR);
             flexible.add(
                 WORDS.contains(&words) || fills(features | Features::FLEXIBLE_INLINE_XATTR),
-                words == 0 && (needs || fills(features - Features::FLEXIBLE_INLINE_XATTR)),
+                words == 0
+                    && (needs || fills(features.difference(Features::FLEXIBLE_INLINE_XATTR))),
             );
         }
     }
