@@ -9,6 +9,7 @@ use cairn_check::{Finding, Place, Value};
 use super::kinds;
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor, Why};
+use crate::format::layout::inodes;
 
 /// What a walk has found of a file.
 pub(super) struct Claims<'a> {
@@ -84,6 +85,16 @@ impl<'a> Claims<'a> {
         is_system
     }
 
+    /// Bad blocks in a copy of the superblock or of the descriptors, which mke2fs lists, too.
+    fn is_bad_copy(&self, run: &Run) -> bool {
+        let layout = &self.state.layout;
+        let group = layout.group_of(run.pba).filter(|group| *group > 0);
+        let Some(group) = group.filter(|_| self.ino == inodes::BAD) else { return false };
+        let end = u64::from(layout.base_metadata(group))
+            .saturating_add(layout.group_first_block(group).get());
+        layout.cluster_bits == 0 && run.pba.get().saturating_add(run.len) <= end
+    }
+
     /// What lies in one cluster of the file lies in one cluster of the volume.
     fn check_cluster(&self, run: &Run) {
         let here = run.start >> self.state.layout.cluster_bits;
@@ -135,7 +146,9 @@ impl Visitor for Claims<'_> {
             let place = self.place(run.start, run.pba);
             self.state.find(&kinds::MAP_CLUSTER, place);
         }
-        if !self.is_system(run.start, run.pba, run.len) {
+        if self.is_bad_copy(&run) {
+            self.clusters = self.clusters.saturating_add(run.len);
+        } else if !self.is_system(run.start, run.pba, run.len) {
             self.claim_clusters(&run);
         }
     }

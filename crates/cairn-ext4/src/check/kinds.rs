@@ -43,7 +43,7 @@ cairn_check::kinds! {
         "The record is cleared after the repair.";
     /// The volume was left in use.
     SUPERBLOCK_UNCLEAN = "ext4.superblock.unclean", Accounting,
-        "The volume has no journal to replay and was not unmounted cleanly, or is in use now.",
+        "It is not marked as clean: in use without a journal, or a tool asks for a check.",
         "It is marked as clean after the repair.";
     /// The checksum of the block of multiple-mount protection.
     MMP_CHECKSUM = "ext4.mmp.checksum", Accounting,

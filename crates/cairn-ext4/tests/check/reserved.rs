@@ -11,6 +11,7 @@ use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, dumpe2fs, e2fsck_check, mke2fs};
 
+use crate::checked::assert_clean;
 use crate::repaired::{complaint, injected, place_of, repaired, snapshot};
 use crate::support::{check, flags};
 
@@ -243,4 +244,20 @@ fn fields_of_unused_inodes_that_nobody_reads_are_no_finding() {
         }
     }
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// mke2fs lists bad blocks also where copies of the superblock are.
+#[test]
+fn bad_blocks_in_copies_of_the_superblock_are_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, list) = (dir.path().join("image"), dir.path().join("list"));
+    std::fs::write(&list, "8193\n8194\n20000\n24577\n33000\n").unwrap();
+    let list = list.to_str().unwrap();
+    for kind in ["ext2", "ext4"] {
+        mke2fs(&image, 48 << 20, &["-t", kind, "-b", "1024", "-l", list]);
+        assert_clean(&image);
+        let device = read_image(&image).unwrap();
+        let (plan, _) = repaired(&device, Scope::All).unwrap();
+        assert!(plan.changes.is_empty(), "{kind}");
+    }
 }
