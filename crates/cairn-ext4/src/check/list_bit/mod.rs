@@ -240,8 +240,11 @@ impl Search<'_> {
         }
         let Ok(block) = self.state.source.block(Pba(pba)) else { return false };
         let all = xattr::decode(&block, XattrLocation::Block, Ino(0)).unwrap_or_default();
+        let stored = xattr::header(&block).map_or(0, |header| header.h_hash.get());
+        let computed = xattr::block_hash(all.iter().map(|attribute| attribute.hash));
+        // 0 says nothing.
         !all.is_empty()
-            && xattr::is_of_entries(&block, &all)
+            && (stored == 0 || stored == computed)
             && attributes::is_hashed(&block, Ino(0))
     }
 

@@ -1,7 +1,5 @@
 //! Hashes of an entry, its name and its value, and of all entries of a block.
 
-use super::{Attribute, header};
-
 /// `e_hash` of a name and a value in the same container.
 #[must_use]
 pub(crate) fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
@@ -39,12 +37,13 @@ pub(crate) fn is_of_value(entry: u32, name: &[u8], value_hash: u32) -> bool {
     entry == 0 || entry_hashes_of_inode(name, value_hash).contains(&entry)
 }
 
-/// Has the header of a block the hash of its entries? 0 says nothing.
+/// `h_hash` of the hashes of all entries of a block: 0 if one of them is 0.
 #[must_use]
-pub(crate) fn is_of_entries(block: &[u8], all: &[Attribute<'_>]) -> bool {
-    let stored = header(block).map_or(0, |header| header.h_hash.get());
-    let computed = all.iter().fold(0_u32, |hash, one| hash.rotate_left(16) ^ one.hash);
-    stored == 0 || stored == computed
+pub(crate) fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
+    let all = entries
+        .into_iter()
+        .try_fold(0_u32, |all, hash| (hash != 0).then_some(all.rotate_left(16) ^ hash));
+    all.unwrap_or(0)
 }
 
 fn signed_name_hash(name: &[u8]) -> u32 {

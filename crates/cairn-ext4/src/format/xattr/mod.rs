@@ -18,7 +18,7 @@ mod hash;
 mod places;
 mod seal;
 
-pub(crate) use hash::{entry_hash, entry_hash_of_inode, entry_hashes, is_of_entries, is_of_value};
+pub(crate) use hash::{block_hash, entry_hash, entry_hash_of_inode, entry_hashes, is_of_value};
 pub(crate) use places::{WrongPlace, wrong_place};
 pub(crate) use seal::{seal_block, verify_block};
 
@@ -325,7 +325,7 @@ fn check_header(block: &[u8], ino: Ino) -> Result<(), Corrupt> {
     Ok(())
 }
 
-fn header(block: &[u8]) -> Option<&RawBlockHeader> {
+pub(crate) fn header(block: &[u8]) -> Option<&RawBlockHeader> {
     RawBlockHeader::ref_from_prefix(block).ok().map(|(header, _)| header)
 }
 
@@ -377,18 +377,11 @@ pub(crate) fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
 pub(crate) fn encode_block(block: &mut [u8], attributes: &mut [OwnedAttribute]) {
     attributes.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     block.fill(0);
-    let mut all = 0_u32;
-    let mut complete = true;
-    for attribute in attributes.iter() {
-        let hash = hash_of(attribute);
-        complete &= hash != 0;
-        all = all.rotate_left(16) ^ hash;
-    }
     let header = RawBlockHeader {
         h_magic: U32::new(MAGIC),
         h_refcount: U32::new(1),
         h_blocks: U32::new(1),
-        h_hash: U32::new(if complete { all } else { 0 }),
+        h_hash: U32::new(block_hash(attributes.iter().map(hash_of))),
         h_checksum: U32::ZERO,
         h_reserved: [U32::ZERO; 3],
     };
