@@ -276,11 +276,20 @@ fn a_volume_without_superblocks_is_no_empty_disk() {
     assert!(said.contains("do not make another"), "{said}");
     let (status, _, said) = cairn(&["mkfs", "-t", "ext4", &image]);
     assert!(status != 0 && said.contains("an F2FS volume without its two"), "{said}");
-    // Both checkpoint packs.
-    fs::write(&image, &whole).unwrap();
-    for pack in [512, 1024] {
-        raw.write_all_at(&[0xff; 4096], pack * 4096).unwrap();
-    }
+    // The first blocks of both checkpoint packs: the last block of the newer one has the same.
+    let lose_blocks_of_packs = |blocks: usize| {
+        fs::write(&image, &whole).unwrap();
+        for pack in [512, 1024] {
+            raw.write_all_at(&vec![0xff; blocks * 4096], pack * 4096).unwrap();
+        }
+    };
+    lose_blocks_of_packs(1);
+    let (status, _, said) = cairn(&["ls", &image, "/"]);
+    assert!(status != 0 && said.contains("cairn check --repair"), "{said}");
+    assert_eq!(cairn(&["check", "--repair", "-y", &image]).0, 1);
+    assert_eq!(works(&["cat", &image, "/file"]), "contents");
+    // The packs.
+    lose_blocks_of_packs(8);
     for words in [["info", &image], ["check", &image]] {
         let (_, stdout, stderr) = cairn(&words);
         assert!(format!("{stdout}{stderr}").contains("cairn rescue"), "{stdout}{stderr}");
