@@ -43,7 +43,7 @@ cairn_check::kinds! {
         "The record is cleared after the repair.";
     /// The volume was left in use.
     SUPERBLOCK_UNCLEAN = "ext4.superblock.unclean", Accounting,
-        "It is not marked as clean: in use without a journal, or a tool asks for a check.",
+        "The volume is not marked clean: in use without a journal, or a tool asks for a check.",
         "It is marked as clean after the repair.";
     /// The checksum of the block of multiple-mount protection.
     MMP_CHECKSUM = "ext4.mmp.checksum", Accounting,
@@ -214,7 +214,7 @@ cairn_check::kinds! {
         "The byte is set.";
     /// A byte of a context that the directory shows.
     ENCRYPTION_INHERITED = "ext4.encryption.inherited", Accounting,
-        "One byte of an encrypted inode's policy is another than in its directory and all in it.",
+        "One byte of an encrypted inode's policy differs from its directory and all else in it.",
         "The byte is set.";
     /// A name in an encrypted directory.
     ENCRYPTION_NAME = "ext4.encryption.name", Losing,

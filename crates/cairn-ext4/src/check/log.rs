@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
 use cairn_base::units::as_index;
 use cairn_block::wrap::Overlay;
@@ -29,6 +30,8 @@ const BUDGET: u64 = 64 << 20;
 /// A journal that can be read.
 pub(super) struct Log {
     pub(super) area: JournalArea,
+    /// The inode of the journal.
+    ino: Ino,
     /// What was found on the way, and corrected on the device.
     pub(super) findings: Vec<Finding>,
     /// It is to be replayed.
@@ -98,7 +101,8 @@ pub(super) fn find(
             is_pending
         }
     };
-    Ok(Some(Log { area: found.area, findings, is_pending }))
+    let ino = journal_area::number(superblock);
+    Ok(Some(Log { area: found.area, ino, findings, is_pending }))
 }
 
 /// A journal with a log, although the volume does not ask for its recovery: Linux refuses to mount
@@ -115,7 +119,8 @@ fn not_empty(
         return Ok(None);
     }
     if state.damage.is_none() && state.end == journal.sequence {
-        let place = Place::inode(inodes::JOURNAL.get()).in_field("s_start");
+        let ino = journal_area::number(superblock);
+        let place = Place::inode(ino.get()).in_field("s_start");
         cairn_jbd2::mark_empty(area, state.end)?;
         let finding = Finding::new(&kinds::JOURNAL_FIELD, place);
         return Ok(Some((finding.stored(journal.start).computed(0_u32), false)));
@@ -212,7 +217,7 @@ fn replay_corrected(
     }
     cairn_jbd2::write_corrected(&log.area, &refused.remains)?;
     for block in refused.remains.corrected.keys() {
-        let place = Place::inode(inodes::JOURNAL.get()).at_block(u64::from(*block));
+        let place = Place::inode(log.ino.get()).at_block(u64::from(*block));
         log.findings.push(Finding::new(&kinds::JOURNAL_BIT, place));
     }
     replay_intact(&log.area, device, layout, runtime)
