@@ -222,11 +222,9 @@ impl Walk<'_> {
             self.context.add(Finding::new(&kinds::DIRECTORY_DOTS, place).stored(&*text));
         }
         let is_orphan = self.context.nodes.inode(self.ino).is_some_and(|node| node.is(ORPHAN));
-        let links = self.subdirectories.saturating_add(2);
-        if is_orphan && self.record.links > 0 {
-            let finding = Finding::new(&kinds::ORPHAN, Place::inode(self.ino.get()));
-            self.context.add(finding.stored(self.record.links).computed(0_u32));
-        } else if !is_orphan && self.record.links != links {
+        // What waits for its deletion has no link.
+        let links = if is_orphan { 0 } else { self.subdirectories.saturating_add(2) };
+        if self.record.links != links {
             let place = Place::inode(self.ino.get()).in_field("i_links");
             let finding = Finding::new(&kinds::INODE_LINKS, place);
             self.context.add(finding.stored(self.record.links).computed(links));

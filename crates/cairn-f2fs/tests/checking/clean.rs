@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::repair::Scope;
 use cairn_f2fs::mkfs::{self, MkfsOptions};
+use cairn_testkit::judge::assert_f2fs_device_clean;
+use cairn_vfs::{Caller, FileSystem, NewInode};
 
+use crate::repair::{apply, plan};
 use crate::volume::{End, KINDS, MIB, loaded, open, volume, with_zones, work, worked};
 use crate::{check, lines};
+
+/// Offset of `i_links` in an inode.
+const I_LINKS: u64 = 12;
 
 #[track_caller]
 fn assert_sound(device: &Arc<MemoryDevice>, what: &str) -> cairn_check::Report {
@@ -77,4 +84,39 @@ fn nothing_is_found_on_volumes_that_cairn_makes() {
             assert_sound(&device, &format!("{features:?}, after changes"));
         }
     }
+}
+
+/// A directory that waits for its deletion has no link: fsck.f2fs finds one that has.
+#[test]
+fn a_removed_directory_with_links_is_found() {
+    let device = volume(64 * MIB, KINDS[0]);
+    let fs = open(device.clone(), "");
+    let new = NewInode::Directory;
+    let gone = fs.create(fs.root(), b"gone", new, 0o755, &Caller::ROOT).unwrap().ino;
+    fs.rmdir(fs.root(), b"gone").unwrap();
+    fs.sync().unwrap();
+    fs.shutdown(false).unwrap();
+    drop(fs);
+    let footer = [u32::try_from(gone.get()).unwrap().to_le_bytes(); 2].concat();
+    let (mut at, mut found) = (0, 0);
+    while at < 64 * MIB {
+        if device.read_at(at + 4072, 8).unwrap()[..] == footer[..] {
+            device.write_at(at + I_LINKS, vec![2, 0, 0, 0]).unwrap();
+            found += 1;
+        }
+        at += 4096;
+    }
+    assert!(found > 0);
+    let report = check(device.clone()).unwrap();
+    assert!(lines(&report).contains("f2fs.inode.links"), "{}", lines(&report));
+    let device: Arc<dyn BlockDevice> = Arc::new(device.fork());
+    let plan = plan(&device, Scope::Accounting).unwrap();
+    let steps: Vec<String> = plan.steps.kept().iter().map(ToString::to_string).collect();
+    assert!(plan.steps.losing().all(|step| step.loss.is_none()), "{steps:?}");
+    apply(&plan, &device);
+    let left = check(device.clone()).unwrap();
+    assert_eq!(left.count(), 0, "{steps:?}, left:\n{}", lines(&left));
+    let image = MemoryDevice::new(64 * MIB);
+    image.write_at(0, device.read_at(0, 64 << 20).unwrap()).unwrap();
+    assert_f2fs_device_clean(&image);
 }
