@@ -172,8 +172,7 @@ fn callbacks_may_submit_panic_and_have_the_last_reference() {
     let (dir, device) = opened(1 << 20);
     let Some(device) = deep(device) else { return };
     let device = Arc::new(device);
-    // Not neighbours: the ring has them.
-    device.submit(reads([0, 2])).then(|_| panic!("a callback that panics, as a test"));
+    panic_in_a_callback(&device);
     let (told, tells) = std::sync::mpsc::channel();
     let again = device.clone();
     device.submit(writes([(1, 1), (2, 2)])).then(move |outcome| {
@@ -192,6 +191,23 @@ fn callbacks_may_submit_panic_and_have_the_last_reference() {
     assert!(tells.recv().unwrap());
     let bytes = std::fs::read(dir.path().join("image")).unwrap();
     assert!((1..7).all(|number| bytes[number * BLOCK] == number as u8));
+}
+
+/// Panics on the thread of the ring. Where a batch is done before its callback is there, the caller
+/// calls it: then another batch follows.
+fn panic_in_a_callback(device: &DirectFile) {
+    let caller = std::thread::current().id();
+    let is_callers = || {
+        let (told, tells) = std::sync::mpsc::channel();
+        // Not neighbours: the ring has them.
+        device.submit(reads([0, 2])).then(move |_| {
+            let is_callers = std::thread::current().id() == caller;
+            told.send(is_callers).unwrap();
+            assert!(is_callers, "a callback that panics, as a test");
+        });
+        tells.recv().unwrap()
+    };
+    while is_callers() {}
 }
 
 #[test]
