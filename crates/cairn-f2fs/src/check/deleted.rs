@@ -86,7 +86,8 @@ pub(super) fn proved(
     for (at, bytes) in &blocks {
         above.write_at(*at, bytes.clone())?;
     }
-    let Some(opened) = Volume::open(above, &Findings::new())? else { return Ok(None) };
+    let Some(mut opened) = Volume::open(above, &Findings::new())? else { return Ok(None) };
+    opened.is_recovered = volume.is_recovered;
     let other = examine(opened, early, (runtime, observer.clone()), threads, None)?;
     if other.progress.is_cancelled() || !is_whole(&other)? {
         return Ok(None);

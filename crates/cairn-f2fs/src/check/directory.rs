@@ -216,13 +216,14 @@ impl Walk<'_> {
     }
 
     fn finish(mut self) {
-        if self.dots != [1, 1] {
+        let is_orphan = self.context.nodes.inode(self.ino).is_some_and(|node| node.is(ORPHAN));
+        // Linux writes no more blocks of a directory that waits for its deletion.
+        if self.dots != [1, 1] && !is_orphan {
             let text = format!("{} times `.`, {} times `..`", self.dots[0], self.dots[1]);
             let place = Place::inode(self.ino.get());
             self.context.add(Finding::new(&kinds::DIRECTORY_DOTS, place).stored(&*text));
         }
-        let is_orphan = self.context.nodes.inode(self.ino).is_some_and(|node| node.is(ORPHAN));
-        // What waits for its deletion has no link.
+        // Nor has it a link.
         let links = if is_orphan { 0 } else { self.subdirectories.saturating_add(2) };
         if self.record.links != links {
             let place = Place::inode(self.ino.get()).in_field("i_links");

@@ -132,7 +132,10 @@ pub fn check(
         Chain::Replayed(device) => {
             recovered.push("chain of fsynced nodes");
             match Volume::open(device, &findings)? {
-                Some(volume) => volume,
+                Some(mut volume) => {
+                    volume.is_recovered = true;
+                    volume
+                }
                 None => return Ok(Report::new(findings, Usage::default())),
             }
         }

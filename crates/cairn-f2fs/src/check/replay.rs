@@ -56,7 +56,8 @@ pub(super) fn replay(
         return Ok(Chain::Pending);
     }
     let runtime = watch.0.clone();
-    if !is_safe(&volume.device, watch, THREADS, findings)? || pending == Pending::Unknown {
+    let is_safe = is_safe(&volume.device, watch, THREADS, (&BEFORE, findings))?;
+    if !is_safe || pending == Pending::Unknown {
         return Ok(Chain::Empty);
     }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(volume.device.clone())?);
@@ -132,11 +133,14 @@ pub(super) fn pending(volume: &Volume, findings: &Findings) -> Result<Pending> {
 
 /// With these a recovery may write over what is in use.
 const HARM: [&Kind; 3] = [&kinds::SIT_BITS, &kinds::SIT_ENTRY, &kinds::BLOCK_SHARED];
-/// What is wrong with the list of orphans.
-const LISTS: [&Kind; 2] = [&kinds::ORPHAN, &kinds::ORPHAN_BLOCK];
+/// What is wrong with the list of orphans. A recovery leaves none.
+pub(super) const LISTS: [&Kind; 2] = [&kinds::ORPHAN, &kinds::ORPHAN_BLOCK];
+/// What a check finds before a recovery in memory, which does not count quota either.
+const BEFORE: [&Kind; 3] = [&kinds::ORPHAN, &kinds::ORPHAN_BLOCK, &kinds::QUOTA_COUNTS];
 
 /// Can a mount recover it without harm? It takes the SIT at its word, and writes to blocks that the
-/// SIT calls free. If it cannot, that is a finding.
+/// SIT calls free. If it cannot, that is a finding, and so is what was found of `kept` before the
+/// recovery.
 ///
 /// # Errors
 /// The device failed.
@@ -144,17 +148,16 @@ pub(super) fn is_safe(
     device: &Arc<dyn BlockDevice>,
     watch: (&Arc<dyn Runtime>, Arc<dyn Observer>),
     threads: usize,
-    findings: &Findings,
+    (kept, findings): (&[&Kind], &Findings),
 ) -> Result<bool> {
     let scratch = Findings::new();
     if let Some(volume) = Volume::open(device.clone(), &scratch)? {
         let context = examine(volume, scratch, watch, threads, None)?;
         let count_of = |kind: &&Kind| context.findings.count_of(kind);
         let is_harmless = HARM.iter().all(|kind| count_of(kind) == 0);
-        // A recovery leaves no list of orphans.
-        if LISTS.iter().any(|kind| count_of(kind) > 0) {
+        if kept.iter().any(|kind| count_of(kind) > 0) {
             let (found, _) = context.findings.take().into_lists();
-            let is_one = |one: &Finding| LISTS.iter().any(|kind| kind.code == one.kind.code);
+            let is_one = |one: &Finding| kept.iter().any(|kind| kind.code == one.kind.code);
             found.into_iter().filter(is_one).for_each(|one| findings.add(one));
         }
         if is_harmless {

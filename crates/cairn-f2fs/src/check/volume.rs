@@ -32,6 +32,8 @@ pub(super) struct Volume {
     pub(super) layout: Arc<Layout>,
     pub(super) loaded: Loaded,
     pub(super) journals: Journals,
+    /// It was recovered in memory: quota files have the counts from before.
+    pub(super) is_recovered: bool,
     /// Segments of which the journal has an impossible entry.
     unknown: Vec<SegNo>,
 }
@@ -73,7 +75,17 @@ impl Volume {
             Err(error) => return unreadable(error, findings),
         };
         let layout = Arc::new(layout);
-        Ok(Some(Self { device, buffers, superblock, layout, loaded, journals, unknown }))
+        let is_recovered = false;
+        Ok(Some(Self {
+            device,
+            buffers,
+            superblock,
+            layout,
+            loaded,
+            journals,
+            is_recovered,
+            unknown,
+        }))
     }
 
     /// Compares the copies of the superblock, and looks for records of errors.

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, read_image, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::assert_f2fs_clean;
+use cairn_testkit::judge::{assert_f2fs_clean, assert_f2fs_device_clean};
 use cairn_testkit::tree::{Snapshot, Synced, VolumeTarget, build};
 use cairn_testkit::vm::{Job, Vm};
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{Kind, check, disk, judge, line, open, promise, promised, snapshot};
+use crate::support::{Kind, check, disk, line, open, promise, promised, snapshot};
 
 const EXTRA: &str =
     "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
-/// Kinds of the ordinary run. Together they have each mode of a volume without zones.
-const COMMON: [Kind; 3] = [
+/// Kinds of the ordinary run. Together they have each mode of a volume without zones. With
+/// `fastboot`, each fsync makes a checkpoint: then nothing is replayed before the check.
+const COMMON: [Kind; 4] = [
     Kind::new("default", 128, &[]),
     Kind {
         linux: "noinline_xattr",
@@ -30,10 +31,11 @@ const COMMON: [Kind; 3] = [
         ours: "mode=lfs,gc_victim=data_first,gc_merge",
         ..Kind::new("in order", 128, &[])
     },
+    Kind { linux: "fastboot", ours: "nobuffered_iomap", ..Kind::new("fastboot", 128, &[]) },
 ];
 
 /// Further kinds of long runs.
-const RARE: [Kind; 9] = [
+const RARE: [Kind; 8] = [
     Kind { linux: "mode=lfs", ours: "mode=lfs", ..Kind::new("large sections", 512, &["-s", "4"]) },
     Kind {
         linux: "fsync_mode=strict",
@@ -45,7 +47,6 @@ const RARE: [Kind; 9] = [
         ..Kind::new("large NAT bitmap", 256, &["-i"])
     },
     Kind { linux: "active_logs=4,noinline_xattr", ..Kind::new("four logs", 128, &["-O", EXTRA]) },
-    Kind { linux: "fastboot", ours: "nobuffered_iomap", ..Kind::new("fastboot", 128, &[]) },
     Kind {
         linux: "noextent_cache,nolazytime",
         ..Kind::new("project quota", 128, &["-O", "extra_attr,project_quota"])
@@ -86,7 +87,6 @@ impl Cuts {
         device: &MemoryDevice,
         promised: Option<&Snapshot>,
     ) {
-        assert_eq!(check(device), Ok(()), "{name}: before a replay");
         let overlaid = open(Arc::new(device.fork()), "ro");
         let ours = snapshot(&*overlaid);
         if let Some(promised) = promised {
@@ -105,7 +105,7 @@ impl Cuts {
         );
         fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
         fs.unmount().unwrap();
-        judge(&replayed);
+        judge_uncounted(&replayed);
         let image = self.directory.path().join(self.cuts.len().to_string());
         write_image(device, &image).unwrap();
         self.cuts.push(CutImage { name, kind, image, ours });
@@ -129,10 +129,11 @@ impl Cuts {
             assert_f2fs_clean(&cut.image);
             let device = Arc::new(read_image(&cut.image).unwrap());
             let fs = cut.kind.open(device.clone());
-            assert_eq!(found.diff(&snapshot(&*fs)), "", "{}: what Linux replayed", cut.name);
+            let (found, read) = (without_reserved(&found), without_reserved(&snapshot(&*fs)));
+            assert_eq!(found.diff(&read), "", "{}: what Linux replayed", cut.name);
             fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
             fs.unmount().unwrap();
-            judge(&device);
+            judge_uncounted(&device);
         }
     }
 }
@@ -144,7 +145,29 @@ fn timeless(snapshot: &Snapshot) -> Snapshot {
 
 /// Linux's replay keeps the direct nodes behind the end of a truncated file; Cairn frees them.
 fn comparable(snapshot: &Snapshot) -> Snapshot {
-    timeless(snapshot).without_fact("sectors", |path, _| matches!(path, b"cut" | b"emptied"))
+    without_reserved(&timeless(snapshot))
+        .without_fact("sectors", |path, _| matches!(path, b"cut" | b"emptied"))
+}
+
+/// A reserved block without an address, as a checkpoint leaves it of a file with dirty pages, is a
+/// hole for Cairn; `SEEK_HOLE` of Linux passes it.
+fn without_reserved(snapshot: &Snapshot) -> Snapshot {
+    snapshot.clone().without_fact("data", |path, _| path == b"loose/file")
+}
+
+/// The check after Cairn's work, which counts no quota.
+fn check_uncounted(image: &MemoryDevice) -> Result<(), String> {
+    let found = check(image).err().unwrap_or_default();
+    let is_other = |line: &&str| !line.starts_with("f2fs.quota.counts");
+    let others: Vec<&str> = found.lines().filter(is_other).collect();
+    if others.is_empty() { Ok(()) } else { Err(others.join("\n")) }
+}
+
+/// Asserts that fsck.f2fs and the check find nothing after Cairn's work.
+#[track_caller]
+fn judge_uncounted(image: &MemoryDevice) {
+    assert_f2fs_device_clean(image);
+    assert_eq!(check_uncounted(image), Ok(()));
 }
 
 /// A checkpoint with directories that were removed while they are open: one with inline names, and
@@ -194,6 +217,7 @@ fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
             "{name}: {}",
             info.state
         );
+        assert_eq!(check(&device), Ok(()), "{name}: before a replay");
         cuts.add(name, *kind, &device, Some(&promised(digest)));
     }
 }
@@ -214,10 +238,15 @@ fn cut_ours(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
         drop(fs);
         let log: CrashLog = recording.finish();
         let end = Cut { moment: log.log().end, volatile: Volatile::Lost };
-        let name = |cut: Cut| format!("{}, {cut} of our work (seed {seed})", kind.name);
-        cuts.add(name(end), *kind, &log.device(end), Some(&promised));
+        let mut add = |cut: Cut, promised: Option<&Snapshot>| {
+            let name = format!("{}, {cut} of our work (seed {seed})", kind.name);
+            let device = log.device(cut);
+            assert_eq!(check_uncounted(&device), Ok(()), "{name}: before a replay");
+            cuts.add(name, *kind, &device, promised);
+        };
+        add(end, Some(&promised));
         for cut in log.random_cuts(if deep() { 2 } else { 0 }, seed) {
-            cuts.add(name(cut), *kind, &log.device(cut), None);
+            add(cut, None);
         }
     }
 }
@@ -226,7 +255,7 @@ fn cut_ours(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
 fn what_one_side_fsynced_before_its_power_failed_the_other_replays() {
     let mut cuts = Cuts::new();
     cut_linux(&COMMON, 1, &mut cuts);
-    cut_ours(&COMMON, 5, &mut cuts);
+    cut_ours(&COMMON, 6, &mut cuts);
     cuts.replayed_by_linux();
 }
 

@@ -52,7 +52,8 @@ pub(super) fn recover(
         }
     };
     let runtime = watch.0.clone();
-    if !replay::is_safe(device, watch, THREADS, findings)? || pending == Pending::Unknown {
+    let is_safe = replay::is_safe(device, watch, THREADS, (&replay::LISTS, findings))?;
+    if !is_safe || pending == Pending::Unknown {
         return Ok((Some(volume), None));
     }
     // A recovery that fails must leave nothing.
