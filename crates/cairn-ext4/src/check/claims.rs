@@ -154,7 +154,11 @@ impl Visitor for Claims<'_> {
     }
 
     fn node(&mut self, at: u64, pba: Pba) -> bool {
-        !self.is_system(at, pba, 1) && self.claim_block(pba)
+        if self.is_system(at, pba, 1) {
+            return false;
+        }
+        // What lies below is the file's, too, even if another file has this block as contents.
+        self.claim_block(pba) || Owners::may_read(self.state, pba)
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -175,6 +179,10 @@ impl Visitor for Claims<'_> {
         }
     }
 }
+
+/// As many blocks of several files may be read on each volume. One triple indirect block leads to
+/// 2^20 blocks of pointers, if blocks have 4 KiB.
+const LEAST_READS: u64 = 1 << 21;
 
 /// Finds the blocks of a file that were claimed twice.
 pub(super) struct Owners<'a> {
@@ -198,13 +206,19 @@ impl Owners<'_> {
         }
     }
 
-    /// May a walk read this block? Blocks of one file are read once; those of several files, as
-    /// often as the volume has blocks.
+    /// May a walk read this block? Blocks of one file are read once; those of several files, so
+    /// often that no wrong pointer reaches the limit, and a volume of nothing else ends.
     pub(super) fn may_read(state: &State, pba: Pba) -> bool {
         if !state.twice.contains(state.cluster(pba.get())) {
             return true;
         }
-        state.totals.read_twice.fetch_add(1, Relaxed) < state.layout.blocks_count
+        state.totals.read_twice.fetch_add(1, Relaxed);
+        !Self::are_too_many(state)
+    }
+
+    /// Was so much read of blocks of several files that walks end before their maps do?
+    pub(super) fn are_too_many(state: &State) -> bool {
+        state.totals.read_twice.load(Relaxed) > state.layout.blocks_count.max(LEAST_READS)
     }
 }
 

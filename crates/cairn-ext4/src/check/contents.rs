@@ -8,15 +8,15 @@ use cairn_vfs::FileKind;
 
 use super::attributes::{self, Attributes};
 use super::claims::Claims;
+use super::counted;
 use super::facts::Facts;
 use super::kinds;
-use super::map;
 use super::named;
 use super::quota;
 use super::state::State;
 use crate::format::extent::MAX_FILE_BLOCKS;
 use crate::format::features::{Incompat, RoCompat};
-use crate::format::indirect;
+use crate::format::indirect::{self, decode_inode};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 
@@ -31,7 +31,11 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     if named::is_mere_map(state, ino) && has_no_kind(record) {
         // A list of bad blocks may be an empty map of any form.
         if ino == inodes::BAD && record.block.iter().any(|byte| *byte != 0) {
-            map::walk(state, ino, record, &mut claims);
+            if counted::walk(state, ino, record, &mut claims) && kind != FileKind::Symlink {
+                let place = Place::inode(ino.get()).in_field("i_block");
+                let finding = Finding::new(&kinds::INODE_SIZE_UNPROVED, place);
+                state.findings.add(finding.stored("indirect blocks behind the end"));
+            }
         }
         return;
     }
@@ -68,7 +72,11 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
         fast_symlink(state, ino, record);
     } else {
         claims.end_of_size = record.size.div_ceil(state.layout.block_size.into());
-        map::walk(state, ino, record, &mut claims);
+        if counted::walk(state, ino, record, &mut claims) && kind != FileKind::Symlink {
+            let place = Place::inode(ino.get()).in_field("i_block");
+            let finding = Finding::new(&kinds::INODE_SIZE_UNPROVED, place);
+            state.findings.add(finding.stored("indirect blocks behind the end"));
+        }
         let has_clusters = state.layout.features.ro_compat(RoCompat::BIGALLOC)
             && (ino == inodes::ROOT || !state.is_reserved(ino));
         let is_mapped = record.flags.contains(InodeFlags::EXTENTS);
@@ -164,19 +172,29 @@ fn fast_symlink(state: &State, ino: Ino, record: &Record) {
     }
 }
 
-/// The target of a symbolic link in a block.
+/// The target of a symbolic link in a block. A map has nothing else.
 fn slow_symlink(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>) {
     let size = u64::from(state.layout.block_size);
     // Readers, and Linux, take the target also from a block that is marked as never written.
-    if record.size == 0 || record.size >= size || claims.end != 1 {
+    let Some(pba) = claims.first_block().filter(|_| (1..size).contains(&record.size)) else {
         return symlink_fault(state, ino, record, claims.end.saturating_mul(size));
-    }
+    };
     let is_encrypted = record.flags.contains(InodeFlags::ENCRYPT);
-    let Some(pba) = claims.first_block() else { return };
+    let is_mapped = record.flags.contains(InodeFlags::EXTENTS);
+    let has_others = !is_mapped && decode_inode(&record.block).iter().skip(1).any(|at| *at != 0);
     let len = |block: &[u8]| if is_encrypted { encrypted_len(block) } else { text_len(block) };
     match state.source.block(pba) {
         Ok(block) if len(&block) != record.size => {
             symlink_fault(state, ino, record, len(&block));
+        }
+        Ok(_) if has_others || claims.end > 1 => {
+            let place = Place::inode(ino.get()).in_field("i_block");
+            state.differ(
+                &kinds::INODE_SIZE_UNPROVED,
+                place,
+                record.size,
+                claims.end.saturating_mul(size),
+            );
         }
         Ok(_) => {}
         Err(error) => state.unreadable(Place::inode(ino.get()).at_block(pba.get()), &error),

@@ -8,7 +8,7 @@ use cairn_check::quota::has_quota_magic;
 
 use super::kinds;
 use super::map;
-use super::owners::has_map;
+use super::map::has_map;
 use super::state::State;
 use super::visitor::Runs;
 use crate::format::features::{Compat, RoCompat};

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place, Work};
-use cairn_vfs::FileKind;
 
 use super::claims::Owners;
+use super::counted;
 use super::kinds;
-use super::map;
+use super::map::has_map;
 use super::state::State;
-use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 
 /// Inodes of a step.
@@ -45,17 +44,6 @@ fn look(state: &State, ino: Ino) {
         state.findings.add(Finding::new(&kinds::MAP_TWICE, place));
     }
     if has_map(&record) {
-        map::walk(state, ino, &record, &mut Owners { state, ino });
+        counted::walk(state, ino, &record, &mut Owners { state, ino });
     }
-}
-
-pub(super) fn has_map(record: &Record) -> bool {
-    let is_fast = record.size < 60 && !record.flags.contains(InodeFlags::EXTENTS);
-    let has_blocks = match FileKind::from_mode(record.mode.into()) {
-        Some(FileKind::Regular | FileKind::Directory) => true,
-        Some(FileKind::Symlink) => !is_fast,
-        Some(_) => false,
-        None => record.mode == 0,
-    };
-    has_blocks && !record.flags.contains(InodeFlags::INLINE_DATA)
 }

@@ -13,7 +13,7 @@ use cairn_check::{Finding, Place, Value};
 
 use super::kinds;
 use super::map;
-use super::owners::has_map;
+use super::map::has_map;
 use super::state::State;
 use super::visitor::{Run, Runs};
 use crate::format::inode::{Inode as Record, InodeFlags};

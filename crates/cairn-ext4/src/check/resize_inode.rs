@@ -40,6 +40,9 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
     if record.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
         return fault(state, here().in_field("i_flags"), record.flags.bits().into(), 0);
     }
+    if record.file_acl != Pba(0) {
+        return fault(state, here().in_field("i_file_acl"), record.file_acl.get(), 0);
+    }
     let slots = decode_inode(&record.block);
     let others = slots.iter().enumerate().filter(|(slot, _)| *slot != DOUBLE);
     if let Some((_, pointer)) = others.into_iter().find(|(_, pointer)| **pointer != 0) {

@@ -43,3 +43,4 @@ mod swept;
 mod unclean;
 mod values;
 mod whiteouts;
+mod wrong_nodes;

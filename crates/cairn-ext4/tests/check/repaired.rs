@@ -307,6 +307,10 @@ fn e2fsck_accepts_what_is_repaired() {
     assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
+/// Layouts and seeds of the next test of which e2fsck was not satisfied once: an attribute block of
+/// the resize inode, and an indirect block of a symbolic link.
+const WRONG_ONCE: [(usize, u64); 2] = [(1, 880), (2, 107)];
+
 /// Random damage: whatever is repaired satisfies e2fsck, and nothing else is touched.
 #[test]
 fn e2fsck_accepts_what_is_repaired_of_random_damage() {
@@ -322,7 +326,8 @@ fn e2fsck_accepts_what_is_repaired_of_random_damage() {
     let (mut wrong, mut refused, mut changed) = (Vec::new(), 0, 0);
     for (layout, args) in LAYOUTS.iter().enumerate() {
         let target = Target::ext4(args, layout as u64);
-        for seed in 0..each {
+        let known = WRONG_ONCE.into_iter().filter(|(of, _)| *of == layout);
+        for seed in (0..each).chain(known.map(|(_, seed)| seed)) {
             let (device, damage) = target.mutate(seed);
             let Some((plan, after)) = repaired(&device, Scope::All) else {
                 refused += 1;

@@ -185,3 +185,51 @@ fn an_extent_far_away_does_not_make_a_file_longer_than_its_volume() {
         mount.unmount();
     }
 }
+
+/// Pointers behind the target of a symbolic link: the target is not lost with them.
+#[test]
+fn a_symbolic_link_with_other_blocks_keeps_its_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, POINTERS);
+    let sound = snapshot(read_image(&path).unwrap());
+    // A block of zeros that is free, one outside the volume, and one of the inode table.
+    for place in ["1", "11", "IND", "DIND", "TIND"] {
+        for block in [6000, 100_000, 40] {
+            let device = injected(&path, &hurt, &format!("sif /slow block[{place}] {block}"));
+            let what = format!("block[{place}] {block}");
+            let (plan, after) = repaired(&device, Scope::All).unwrap();
+            assert!(plan.steps.count() > 0 && plan.after.count() == 0, "{what}");
+            let said = complaint(&after, &hurt);
+            assert!(said.is_none(), "{what}: {}", said.unwrap_or_default());
+            let after = snapshot(after);
+            assert_eq!(sound.diff(&after), "", "{what}");
+        }
+    }
+}
+
+/// A pointer behind the end of a file, and another one that leads outside the volume: what is
+/// before both stays.
+#[test]
+fn two_wrong_pointers_behind_the_end_cost_nothing_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, POINTERS);
+    let sound = snapshot(read_image(&path).unwrap());
+    for (place, block) in [("DIND", 100_000), ("TIND", 100_000)] {
+        let device = injected(&path, &hurt, &format!("sif /file block[{place}] {block}"));
+        // The indirect block of `/file` has 37 pointers.
+        let ind = debugfs(&hurt, "stat /file");
+        let at = ind.split("(IND):").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+        let pointer = at.parse::<u64>().unwrap() * 1024 + 60 * 4;
+        device.write_at(pointer, 7000_u32.to_le_bytes().to_vec()).unwrap();
+        let (plan, after) = repaired(&device, Scope::All).unwrap();
+        assert!(plan.steps.count() > 0 && plan.after.count() == 0);
+        let said = complaint(&after, &hurt);
+        assert!(said.is_none(), "{place} {block}: {}", said.unwrap_or_default());
+        let changed = sound.diff(&snapshot(after));
+        assert!(!changed.contains("absent"), "{changed}");
+        let steps: Vec<String> = plan.steps.kept().iter().map(ToString::to_string).collect();
+        assert_eq!(changed, "", "{place} {block}: {steps:?}");
+    }
+}

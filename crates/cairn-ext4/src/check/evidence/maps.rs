@@ -7,8 +7,9 @@ use cairn_base::{Ino, Pba, bitmap};
 use cairn_block::IoBuf;
 use cairn_check::{Finding, Place, Report};
 
+use super::super::map::has_map;
 use super::super::map_bit::{self, WrongBit};
-use super::super::owners::has_map;
+use super::super::proved::Proved;
 use super::super::state::State;
 use super::super::visitor::Runs;
 use super::super::{kinds, map};
@@ -37,7 +38,19 @@ pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
         others
             .any(|(_, other)| other.gain.saturating_add(PIECES) > bit.gain && overlaps(bit, other))
     };
-    let mut kept = found.iter().filter(|one| !is_disputed(one));
+    let proved = if found.is_empty() { None } else { Proved::find(state).ok() };
+    let is_shared = |ino: Ino| {
+        let is = |one: &Finding| one.place.inode == Some(ino.get());
+        let twice = |one: &&Finding| one.kind.code == kinds::MAP_TWICE.code;
+        report.findings.iter().filter(twice).any(is)
+    };
+    // Of two files that have a block, the one that does not count its blocks may be the wrong one.
+    let is_others = |ino: Ino| {
+        let doubts = proved.as_ref().is_none_or(|proved| proved.doubts_another(ino));
+        doubts && is_shared(ino)
+    };
+    let is_possible = |one: &&(Ino, WrongBit)| !is_disputed(one) && !is_others(one.0);
+    let mut kept = found.iter().filter(is_possible);
     // Of several, one may only seem to fit beside another.
     match (kept.next(), kept.next()) {
         (Some((ino, bit)), None) => vec![candidate(state, *ino, bit)],

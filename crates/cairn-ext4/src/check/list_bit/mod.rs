@@ -16,8 +16,8 @@ use cairn_base::{Ino, Pba};
 use cairn_check::{Finding, Place};
 
 use super::doubted_lists::DoubtedList;
+use super::map::has_map;
 use super::map_bit::Blocks;
-use super::owners::has_map;
 use super::state::{Shared, State};
 use super::visitor::{Fault, Run, Visitor};
 use super::{attributes, kinds, map};

@@ -21,7 +21,7 @@ use cairn_block::IoBuf;
 use cairn_vfs::FileKind;
 
 use super::map;
-use super::owners::has_map;
+use super::map::has_map;
 use super::state::State;
 use super::visitor::{Fault, Run, Visitor};
 use crate::format::extent::{ROOT_BYTES, ROOT_CAPACITY, block_capacity};

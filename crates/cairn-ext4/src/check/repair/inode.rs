@@ -71,7 +71,7 @@ fn one(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
     if is_resize && findings.iter().any(|finding| finding.kind.code != kinds::INODE_CHECKSUM.code) {
         return contents::mend_resize(mender, findings);
     }
-    let mut map = Vec::new();
+    let (mut map, mut sizes) = (Vec::new(), Vec::new());
     let mut values = HashSet::new();
     for finding in findings {
         let code = finding.kind.code;
@@ -85,11 +85,17 @@ fn one(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
             if values.insert((finding.place.block, code, name)) {
                 attributes::mend(mender, ino, finding)?;
             }
+        } else if [kinds::INODE_SIZE.code, kinds::INODE_SIZE_UNPROVED.code].contains(&code) {
+            sizes.push(*finding);
         } else {
             field(mender, ino, finding)?;
         }
     }
-    if map.is_empty() { Ok(()) } else { prune(mender, ino, &map) }
+    // What is cut from the map says another size, which the next round finds.
+    if map.is_empty() || !prune(mender, ino, &map)? {
+        sizes.into_iter().try_for_each(|finding| field(mender, ino, finding))?;
+    }
+    Ok(())
 }
 
 /// The finding is about the place of the attribute block.
@@ -104,9 +110,9 @@ fn is_attribute_block(mender: &Mender<'_>, ino: Ino, finding: &Finding) -> bool 
     finding.place.field == Some("i_file_acl") || (acl != 0 && has_system_acl)
 }
 
-/// Cuts what is wrong from a map.
-fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()> {
-    let Some(mut record) = mender.state.record(ino) else { return Ok(()) };
+/// Cuts what is wrong from a map. True if the map has changed.
+fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<bool> {
+    let Some(mut record) = mender.state.record(ino) else { return Ok(false) };
     let is_checksum = |finding: &Finding| finding.kind.code == kinds::EXTENT_CHECKSUM.code;
     let is_losing = findings
         .iter()
@@ -114,15 +120,16 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
     if findings.iter().any(|finding| finding.place.field == Some("i_flags")) {
         let found = runs::collect(mender.state, ino, &record);
         record.flags.insert(InodeFlags::EXTENTS);
-        if runs::store(mender, ino, &mut record, &found.runs)? {
+        let is_stored = runs::store(mender, ino, &mut record, &found.runs)?;
+        if is_stored {
             mender.edit(ino, |stored| {
                 (stored.block, stored.flags) = (record.block, record.flags);
             })?;
             findings.iter().for_each(|finding| mender.step(finding));
         }
-        return Ok(());
+        return Ok(is_stored);
     }
-    let mut policy = Prune::new(record.is_directory());
+    let mut policy = Prune::new(ino, record.is_directory());
     let mut is_changed = rewrite::rewrite(mender, ino, &mut record, &mut policy)?;
     if !is_changed && is_losing {
         record.block = [0; ROOT_BYTES];
@@ -132,7 +139,7 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
         is_changed = true;
     }
     if !is_changed || !mender.edit(ino, |stored| stored.block = record.block)? {
-        return Ok(());
+        return Ok(false);
     }
     for finding in findings {
         match finding.kind.severity {
@@ -148,7 +155,7 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<()>
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// A number that the finding has computed.

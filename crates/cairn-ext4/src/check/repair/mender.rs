@@ -10,6 +10,7 @@ use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::{Scope, Step, Steps};
 use cairn_check::{BlockSet, Finding};
 
+use super::super::proved::Proved;
 use super::super::state::State;
 use super::paths::Paths;
 use crate::error::Result;
@@ -35,6 +36,8 @@ pub(super) struct Mender<'a> {
     pub(super) steps: &'a mut Steps,
     /// A journal is to be made when all else is sound.
     pub(super) wants_journal: bool,
+    /// Whose the blocks are that several files have.
+    pub(super) proved: Proved,
     /// The present time, in seconds.
     pub(super) now: u32,
     superblock: Superblock,
@@ -51,13 +54,14 @@ impl<'a> Mender<'a> {
         state: &'a State,
         device: &'a Arc<dyn BlockDevice>,
         runtime: &dyn Runtime,
-        scope: Scope,
+        (scope, proved): (Scope, Proved),
         steps: &'a mut Steps,
     ) -> Self {
         let since = runtime.now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let now = u32::try_from(since.as_secs()).unwrap_or(u32::MAX).max(1);
         let superblock = state.superblock.clone();
-        Self { state, device, scope, steps, wants_journal: false, now, superblock, paths: None }
+        let wants_journal = false;
+        Self { state, device, scope, steps, wants_journal, proved, now, superblock, paths: None }
     }
 
     /// Notes a step by which nothing is lost.
@@ -219,6 +223,14 @@ impl<'a> Mender<'a> {
             self.write(Pba(place.get().saturating_add(at)), bytes)?;
         }
         Ok(Some(place))
+    }
+
+    /// Where a changed block of a map is written that is to lie at `place`, and was read from
+    /// `from`. What several files have stays as it is: it may be contents of another file. `None`
+    /// if there is no room.
+    pub(super) fn place_of_node(&self, from: Pba, place: Pba) -> Option<Pba> {
+        let is_shared = self.state.twice.contains(self.state.cluster(place.get()));
+        if place == from && is_shared { self.allocate_block() } else { Some(place) }
     }
 
     /// One block for a map, a directory or attributes.

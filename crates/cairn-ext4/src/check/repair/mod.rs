@@ -41,11 +41,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cairn_base::runtime::Runtime;
 use cairn_base::units::as_u64;
 use cairn_block::BlockDevice;
-use cairn_check::repair::{Mend, Plan, Scope, Steps};
+use cairn_check::repair::{Mend, Plan, Scope, Step, Steps};
 use cairn_check::{Finding, Findings, Kind, Observer, Report, Severity};
 
+use super::claims::Owners;
 use super::examine::{Examined, examine};
 use super::kinds;
+use super::proved::Proved;
 use crate::error::{Error, Result};
 use mender::Mender;
 use stage::Stage;
@@ -88,7 +90,8 @@ pub fn plan(
 /// parts.
 fn losses(plan: &Plan) -> (u64, u64) {
     let (mut files, mut names) = (BTreeSet::new(), 0_u64);
-    for step in plan.steps.losing().filter(|step| step.kind.severity == Severity::Losing) {
+    let is_loss = |step: &&Step| step.kind.severity == Severity::Losing && step.loss.is_some();
+    for step in plan.steps.losing().filter(is_loss) {
         match (step.place.inode, &step.place.name) {
             (Some(ino), None) => _ = files.insert(ino),
             _ => names = names.saturating_add(1),
@@ -166,7 +169,15 @@ impl Repair {
             recover::make_journal(device, &self.runtime, steps);
             return Ok(report);
         }
-        let mut mender = Mender::new(&state, device, &*self.runtime, scope, steps);
+        let proved = Proved::find(&state)?;
+        if scope == Scope::All && Owners::are_too_many(&state) {
+            return Err(Error::Refused(
+                "so many blocks belong to several files that nothing says whose they are: copy \
+                 what can be read, or try e2fsck on a copy"
+                    .into(),
+            ));
+        }
+        let mut mender = Mender::new(&state, device, &*self.runtime, (scope, proved), steps);
         mender.wants_journal = self.wants_journal.load(Relaxed);
         mend(&mut mender, &report)?;
         self.wants_journal.store(mender.wants_journal, Relaxed);

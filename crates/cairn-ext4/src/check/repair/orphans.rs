@@ -4,8 +4,8 @@ use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_check::Finding;
 
+use super::super::map::has_map;
 use super::super::orphans::hole;
-use super::super::owners::has_map;
 use super::super::visitor::Run;
 use super::mender::Mender;
 use super::policy::Truncate;

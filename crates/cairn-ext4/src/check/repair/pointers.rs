@@ -1,4 +1,5 @@
-//! Block pointers of ext2 and ext3, rewritten where they are.
+//! Block pointers of ext2 and ext3, rewritten where they are. An indirect block without pointers
+//! goes.
 
 use std::collections::HashSet;
 
@@ -47,7 +48,7 @@ impl Rewrite<'_, '_> {
             return Ok(match self.policy.data(self.mender, run)? {
                 Fate::Keep | Fate::Part { .. } => pointer,
                 Fate::Drop => 0,
-                Fate::Move(pba) => moved(pba),
+                Fate::Move(pba) | Fate::Copied(pba) => moved(pba),
             });
         };
         if !self.seen.insert(pba.get()) {
@@ -57,6 +58,7 @@ impl Rewrite<'_, '_> {
             Fate::Keep | Fate::Part { .. } => pba,
             Fate::Drop => return Ok(0),
             Fate::Move(place) => place,
+            Fate::Copied(place) => return Ok(moved(place)),
         };
         let mut block = self.mender.read(pba)?;
         let old = indirect::decode(&block);
@@ -66,11 +68,16 @@ impl Rewrite<'_, '_> {
             new.push(self.pointer(below, from, *pointer)?);
             from = from.saturating_add(span);
         }
+        if new.iter().all(|pointer| *pointer == 0) {
+            return Ok(0);
+        }
         if place != pba || new != old {
+            let Some(place) = self.mender.place_of_node(pba, place) else { return Ok(0) };
             indirect::encode(&new, &mut block);
             self.mender.write(place, block)?;
             self.is_changed = true;
+            return Ok(moved(place));
         }
-        Ok(moved(place))
+        Ok(pointer)
     }
 }

@@ -1,6 +1,6 @@
 //! [`Policy`]: what becomes of the blocks of a map.
 
-use cairn_base::Pba;
+use cairn_base::{Ino, Pba};
 
 use super::super::visitor::Run;
 use super::mender::Mender;
@@ -18,6 +18,8 @@ pub(super) enum Fate {
     },
     /// They lie here from now on.
     Move(Pba),
+    /// A block of the map was copied as it is. What lies below it is not known yet.
+    Copied(Pba),
 }
 
 /// What becomes of the blocks of a map.
@@ -30,10 +32,12 @@ pub(super) trait Policy {
 }
 
 /// Drops what lies outside the volume, over its superblocks and descriptors, or out of line with
-/// its clusters, and copies what lies under bitmaps and inode tables. Of a
-/// directory also what was never written: it has no names, and takes the place of what has some.
+/// its clusters, and blocks of the map that another file proves to have; copies what lies under
+/// bitmaps and inode tables. Of a directory also what was never written: it has no names, and takes
+/// the place of what has some.
 #[derive(Debug)]
 pub(super) struct Prune {
+    ino: Ino,
     /// The map is that of a directory.
     is_directory: bool,
     /// The last cluster that is kept, of the file and of the volume.
@@ -43,8 +47,8 @@ pub(super) struct Prune {
 }
 
 impl Prune {
-    pub(super) const fn new(is_directory: bool) -> Self {
-        Self { is_directory, last: None, is_cut: false }
+    pub(super) const fn new(ino: Ino, is_directory: bool) -> Self {
+        Self { ino, is_directory, last: None, is_cut: false }
     }
 
     /// A copy of blocks over which a bitmap or an inode table lies. Which of the two has the wrong
@@ -116,13 +120,17 @@ impl Policy for Prune {
     }
 
     fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate> {
+        if mender.proved.is_others(mender.state, self.ino, pba) {
+            self.is_cut = true;
+            return Ok(Fate::Drop);
+        }
         if !mender.state.system.contains(pba.get()) {
             return Ok(Fate::Keep);
         }
         let is_base = lies_on_base(mender, pba, 1);
-        let place = if is_base { None } else { mender.allocate_block() };
+        let place = if is_base { None } else { mender.copy(pba, 1)? };
         self.is_cut |= place.is_none();
-        Ok(place.map_or(Fate::Drop, Fate::Move))
+        Ok(place.map_or(Fate::Drop, Fate::Copied))
     }
 }
 

@@ -8,7 +8,7 @@ use cairn_base::units::{as_index, as_u64};
 use cairn_check::{Finding, Severity};
 use cairn_vfs::Timestamp;
 
-use super::super::owners::has_map;
+use super::super::map::has_map;
 use super::super::quota;
 use super::mender::Mender;
 use super::{rebuild, runs};

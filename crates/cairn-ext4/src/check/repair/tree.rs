@@ -95,7 +95,7 @@ impl Rewrite<'_, '_> {
             Fate::Drop => None,
             Fate::Part { skip, len } => extent
                 .clip(start.saturating_add(skip), start.saturating_add(skip).saturating_add(len)),
-            Fate::Move(pba) => Some(Extent { pba, ..extent }),
+            Fate::Move(pba) | Fate::Copied(pba) => Some(Extent { pba, ..extent }),
         };
         if let Some(kept) = &kept {
             self.from = kept.end();
@@ -117,6 +117,7 @@ impl Rewrite<'_, '_> {
         let place = match self.policy.node(self.mender, child)? {
             Fate::Keep | Fate::Part { .. } => child,
             Fate::Move(place) => place,
+            Fate::Copied(child) => return Ok(Some(Index { start, child })),
             Fate::Drop => return Ok(None),
         };
         let old = self.mender.read(child)?;
@@ -125,11 +126,13 @@ impl Rewrite<'_, '_> {
         };
         let mut new = old.clone();
         node.encode_block(&mut new, self.seed);
-        if place != child || new != old {
-            self.mender.write(place, new)?;
-            self.is_changed = true;
-        }
         let start = node.entries.first_key().unwrap_or(start);
+        if place == child && new == old {
+            return Ok(Some(Index { start, child }));
+        }
+        let Some(place) = self.mender.place_of_node(child, place) else { return Ok(None) };
+        self.mender.write(place, new)?;
+        self.is_changed = true;
         Ok(Some(Index { start, child: place }))
     }
 }

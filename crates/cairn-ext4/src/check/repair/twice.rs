@@ -1,12 +1,13 @@
-//! Blocks that several files have: the first file keeps them, the others get copies. Blocks of a
-//! file that were never written are given up, because they have no contents.
+//! Blocks that several files have: one file keeps them, the others get copies. It is one that
+//! proves to have them, if there is one; then the others' blocks of maps are none. Blocks of a file
+//! that were never written are given up, because they have no contents.
 
 use std::collections::{HashMap, HashSet};
 
 use cairn_base::{Ino, Pba};
 use cairn_check::{BlockSet, Finding};
 
-use super::super::owners::has_map;
+use super::super::map::has_map;
 use super::super::visitor::Run;
 use super::mender::{Mender, WHOSE};
 use super::policy::{Fate, Policy};
@@ -19,19 +20,30 @@ use crate::format::layout::inodes;
 pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()> {
     let state = mender.state;
     let owned = BlockSet::new(state.twice.blocks())?;
-    let mut share = Share { owned: &owned, last: None, is_short: false };
+    let mut share = Share { owned: &owned, ino: Ino(0), last: None };
     let mut places = Places::default();
-    let (mut seen, mut is_changed) = (HashSet::new(), false);
-    let system = state.system_inodes().into_iter();
-    let others = state.inodes.iter().map(|(ino, _)| Ino(ino));
-    for ino in system.chain(others).filter(|ino| ino.get() != 0) {
+    let (mut seen, mut changed) = (HashSet::new(), HashSet::new());
+    let all = || {
+        let others = state.inodes.iter().map(|(ino, _)| Ino(ino));
+        state.system_inodes().into_iter().chain(others).filter(|ino| ino.get() != 0)
+    };
+    let proved = all().filter(|ino| !mender.proved.doubts(*ino));
+    let doubted = all().filter(|ino| mender.proved.doubts(*ino));
+    for ino in proved.chain(doubted) {
         let known = state.inodes.get(ino.get());
-        if seen.insert(ino) && known.is_some_and(|facts| facts.is_in_use() && !facts.is_broken()) {
-            is_changed |= one(mender, ino, &mut share, &mut places)?;
+        if seen.insert(ino)
+            && known.is_some_and(|facts| facts.is_in_use() && !facts.is_broken())
+            && one(mender, ino, &mut share, &mut places)?
+        {
+            changed.insert(ino);
         }
     }
-    for finding in findings.iter().filter(|_| is_changed) {
-        mender.lose(finding, Ino(finding.place.inode.unwrap_or(0)), WHOSE);
+    for finding in findings.iter().filter(|_| !changed.is_empty()) {
+        let ino = Ino(finding.place.inode.unwrap_or(0));
+        match changed.contains(&ino) || mender.proved.doubts(ino) {
+            true => mender.lose(finding, ino, WHOSE),
+            false => mender.step(finding),
+        }
     }
     Ok(())
 }
@@ -57,20 +69,20 @@ fn one(mender: &Mender<'_>, ino: Ino, share: &mut Share<'_>, places: &mut Places
     if acl != Pba(0) && state.twice.contains(state.cluster(acl.get())) {
         let place = match places.of.get(&acl.get()) {
             Some(place) => *place,
-            None => match share.node(mender, acl)? {
+            None => match share.block(mender, acl) {
                 Fate::Move(place) => {
                     mender.write(place, mender.read(acl)?)?;
                     place
                 }
                 Fate::Drop => Pba(0),
-                Fate::Keep | Fate::Part { .. } => acl,
+                Fate::Keep | Fate::Part { .. } | Fate::Copied(_) => acl,
             },
         };
         places.of.insert(acl.get(), place);
         is_changed = place != acl;
         record.file_acl = place;
     }
-    share.last = None;
+    (share.ino, share.last) = (ino, None);
     if has_map(&record) {
         is_changed |= rewrite::rewrite(mender, ino, &mut record, share)?;
     }
@@ -85,10 +97,10 @@ fn one(mender: &Mender<'_>, ino: Ino, share: &mut Share<'_>, places: &mut Places
 struct Share<'a> {
     /// Clusters of the set `twice` that have an owner now.
     owned: &'a BlockSet,
+    /// Whose map it is.
+    ino: Ino,
     /// The last cluster of the run before: the next run may lie in it, too.
     last: Option<(u64, u64)>,
-    /// There was no room for a copy.
-    is_short: bool,
 }
 
 impl Share<'_> {
@@ -109,6 +121,14 @@ impl Share<'_> {
             self.owned.insert(cluster);
         });
         true
+    }
+
+    /// Of a block that is not one of the file's contents.
+    fn block(&self, mender: &Mender<'_>, pba: Pba) -> Fate {
+        if self.take(mender, mender.state.cluster(pba.get()), 1) {
+            return Fate::Keep;
+        }
+        mender.allocate_block().map_or(Fate::Drop, Fate::Move)
     }
 }
 
@@ -133,14 +153,11 @@ impl Policy for Share<'_> {
             return Ok(Fate::Drop);
         }
         let place = mender.copy(run.pba, run.len)?;
-        self.is_short |= place.is_none();
         Ok(place.map_or(Fate::Drop, Fate::Move))
     }
 
     fn node(&mut self, mender: &Mender<'_>, pba: Pba) -> Result<Fate> {
-        if self.take(mender, mender.state.cluster(pba.get()), 1) {
-            return Ok(Fate::Keep);
-        }
-        Ok(mender.allocate_block().map_or(Fate::Drop, Fate::Move))
+        let is_others = mender.proved.is_others(mender.state, self.ino, pba);
+        Ok(if is_others { Fate::Drop } else { self.block(mender, pba) })
     }
 }
