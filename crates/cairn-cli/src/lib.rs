@@ -51,9 +51,13 @@ use crate::failure::{Failure, Status};
 #[must_use]
 pub fn main() -> ExitCode {
     limits::let_large_writes_fail();
-    // A process with several threads cannot enter a user namespace.
-    if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
-        return run(std::env::args_os().collect());
+    match commands::run::threads(std::env::args_os().skip(1)) {
+        Ok(commands::run::Threads::First) => return run(std::env::args_os().collect()),
+        Ok(commands::run::Threads::Several) => {}
+        Err(failure) => {
+            output::report(&failure);
+            return failure.status.into();
+        }
     }
     limits::with_stack(|| run(std::env::args_os().collect()))
 }

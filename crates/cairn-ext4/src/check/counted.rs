@@ -22,8 +22,8 @@ pub(super) fn shared(state: &State, ino: Ino, record: &Record) -> Result<Vec<(u6
     count.end(record)
 }
 
-/// Visits the map of an inode, without the pointers to indirect blocks behind the end of the file that the inode
-/// does not count. True if there are some.
+/// Visits the map of an inode, without the pointers to indirect blocks behind the end of the file
+/// that the inode does not count. True if there are some.
 pub(super) fn walk(state: &State, ino: Ino, record: &Record, visitor: &mut dyn Visitor) -> bool {
     match without_behind(state, ino, record) {
         Some(block) => {

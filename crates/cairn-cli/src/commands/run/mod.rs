@@ -30,6 +30,7 @@ mod starting;
 mod supervise;
 mod terminal;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -66,6 +67,36 @@ const FOREIGN: [&str; 6] = [
     "OLDPWD",
     "MIMALLOC_ARENA_RESERVE",
 ];
+
+/// In which threads a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// In the first one, without others.
+    First,
+    /// In any.
+    Several,
+}
+
+/// In which threads the command with these arguments runs. A process with several threads cannot
+/// enter namespaces, and a mount namespace that a thread makes is its own. So the processes of a run
+/// have one thread, and the server gets its mount namespace here, before there are others.
+///
+/// # Errors
+/// The server gets no mount namespace.
+pub fn threads(mut words: impl Iterator<Item = OsString>) -> Outcome<Threads> {
+    let is_stage = match words.next() {
+        Some(word) if word == "run" => return Ok(Threads::First),
+        word => word.is_some_and(|word| word == starting::NAME),
+    };
+    if !is_stage {
+        return Ok(Threads::Several);
+    }
+    if words.next().is_none_or(|stage| stage != "serve") {
+        return Ok(Threads::First);
+    }
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| stage::no_mounts(&error.into()))?;
+    Ok(Threads::Several)
+}
 
 /// Runs the command; ends the process with the command's status.
 ///

@@ -5,7 +5,6 @@ use std::path::Path;
 use cairn::OpenOptions;
 use cairn_build::Leftovers;
 use cairn_fuse::Owners;
-use nix::sched::{CloneFlags, unshare};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::arguments::Inside;
@@ -82,12 +81,12 @@ fn end_with_starter(inside: &Inside, signal: Signal) -> Outcome {
     }
 }
 
+pub(super) fn no_mounts(error: &std::io::Error) -> Failure {
+    Failure::start("no mounts", error, "Linux 5.2 or newer is needed; see what `dmesg` says")
+}
+
+/// Serves the volume, in the mount namespace that this process has got at its start.
 fn serve_volume(Inside { args, .. }: &Inside) -> Outcome {
-    let failed = |error: &std::io::Error| {
-        Failure::start("no mounts", error, "Linux 5.2 or newer is needed; see what `dmesg` says")
-    };
-    // As long as this process has one thread: the others are in the namespace, too.
-    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| failed(&error.into()))?;
     let mut options = MountOptions::default();
     options.fuse.read_only = args.ro;
     options.fuse.owners = Owners::of_this_namespace()
@@ -108,7 +107,7 @@ fn serve_volume(Inside { args, .. }: &Inside) -> Outcome {
         before_mount: &|volume| {
             // On one for reading, what is left stays.
             Leftovers::remove(volume);
-            leave_host().map_err(|error| failed(&error))
+            leave_host().map_err(|error| no_mounts(&error))
         },
         before_close: Leftovers::remove_own,
     })

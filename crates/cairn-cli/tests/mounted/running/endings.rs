@@ -161,3 +161,17 @@ fn copies_of_an_image_whose_server_was_killed_are_whole() {
         root.assert_clean();
     }
 }
+
+/// With limits of addresses or of the stack, commands run in a thread of their own. Those that enter
+/// namespaces must not.
+#[test]
+fn limits_of_addresses_and_of_the_stack_stop_no_run() {
+    let root = Root::new(FORMATS[0]);
+    let said = root.script(
+        r#"
+        (ulimit -v 6000000; run image -- sh -c 'echo addresses; echo a >/a')
+        (ulimit -s 256; run image -- sh -c 'echo stack; cat /a')"#,
+    );
+    assert_eq!(lines(&said), "addresses\nstack\na");
+    root.assert_clean();
+}
