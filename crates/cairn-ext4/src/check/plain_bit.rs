@@ -36,7 +36,7 @@ pub(super) fn right(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>> {
     if size < OFFSET.saturating_add(as_u64(SIZE)) {
         return Ok(None);
     }
-    let mut bytes = device.read_at(OFFSET, SIZE)?.to_vec();
+    let mut bytes = device.read_bytes(OFFSET, SIZE)?.to_vec();
     let is_short = match described(&bytes, size) {
         Ok(_) => return Ok(None),
         Err(_) if has_unknown_features(&bytes) => return Ok(None),

@@ -50,7 +50,7 @@ impl Source {
         if end.is_none_or(|end| end > self.device.geometry().size) {
             return Err(beyond());
         }
-        let mut bytes = self.device.read_at(at, len)?;
+        let mut bytes = self.device.read_bytes(at, len)?;
         if self.is_corrected.load(Relaxed) {
             let end = from.get().saturating_add(blocks);
             for ((block, offset), byte) in self.corrected.lock().range((from.get(), 0)..(end, 0)) {

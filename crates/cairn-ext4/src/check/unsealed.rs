@@ -32,7 +32,7 @@ pub(super) fn reseal(
     device: &Arc<dyn BlockDevice>,
     why: &Corrupt,
 ) -> Result<Option<(Arc<dyn BlockDevice>, Finding)>> {
-    let bytes = device.read_at(OFFSET, SIZE)?;
+    let bytes = device.read_bytes(OFFSET, SIZE)?;
     let Some(superblock) = Superblock::decode_unsealed(&bytes) else { return Ok(None) };
     let finding = match why {
         Corrupt::Checksum { what: "superblock", stored, computed, .. } => {
@@ -67,7 +67,7 @@ pub(super) fn with_right_bit(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>
     if size < OFFSET.saturating_add(as_u64(SIZE)) {
         return Ok(None);
     }
-    let mut bytes = device.read_at(OFFSET, SIZE)?.to_vec();
+    let mut bytes = device.read_bytes(OFFSET, SIZE)?.to_vec();
     if Superblock::decode(&bytes).is_ok() {
         return Ok(None);
     }

@@ -160,7 +160,7 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
         }
         let unproved = [&kinds::SUPERBLOCK_CHECKSUM, &kinds::SUPERBLOCK_REVISION];
         if unproved.iter().any(|kind| kind.code == finding.kind.code) {
-            let bytes = mender.device.read_at(OFFSET, SIZE)?;
+            let bytes = mender.device.read_bytes(OFFSET, SIZE)?;
             if let Some(superblock) = Superblock::decode_unsealed(&bytes) {
                 mender.device.write_at(OFFSET, superblock.encode().to_vec())?;
                 mender.lose(finding, Ino(0), DAMAGED);
@@ -192,7 +192,7 @@ pub(super) fn mend_geometry(
     let Corrupt::Superblock { field: field @ "s_first_meta_bg", .. } = why else {
         return Err(why.into());
     };
-    let bytes = device.read_at(OFFSET, SIZE)?;
+    let bytes = device.read_bytes(OFFSET, SIZE)?;
     let mut superblock = Superblock::decode(&bytes)?;
     let stored = superblock.raw.s_first_meta_bg.get();
     superblock.raw.s_first_meta_bg = 0.into();
