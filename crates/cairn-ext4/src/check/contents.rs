@@ -11,6 +11,7 @@ use super::claims::Claims;
 use super::counted;
 use super::facts::Facts;
 use super::kinds;
+use super::map;
 use super::named;
 use super::quota;
 use super::state::State;
@@ -31,11 +32,7 @@ pub(super) fn check(state: &State, ino: Ino, record: &Record, kind: FileKind, fa
     if named::is_mere_map(state, ino) && has_no_kind(record) {
         // A list of bad blocks may be an empty map of any form.
         if ino == inodes::BAD && record.block.iter().any(|byte| *byte != 0) {
-            if counted::walk(state, ino, record, &mut claims) && kind != FileKind::Symlink {
-                let place = Place::inode(ino.get()).in_field("i_block");
-                let finding = Finding::new(&kinds::INODE_SIZE_UNPROVED, place);
-                state.findings.add(finding.stored("indirect blocks behind the end"));
-            }
+            map::walk(state, ino, record, &mut claims);
         }
         return;
     }

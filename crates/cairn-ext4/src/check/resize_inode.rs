@@ -14,6 +14,8 @@ use crate::format::layout::{Layout, inodes};
 
 /// The slot of the double indirect block in `i_block`.
 const DOUBLE: usize = 13;
+/// Flags of contents in another form than pointers.
+const OTHER_FORMS: InodeFlags = InodeFlags::EXTENTS.union(InodeFlags::INLINE_DATA);
 
 fn fault(state: &State, place: Place, found: u64, computed: u64) {
     state.differ(&kinds::INODE_RESIZE, place, found, computed);
@@ -31,17 +33,14 @@ pub(super) fn check(state: &State, record: &Record, mut claims: Claims<'_>) {
     if !layout.features.compat(Compat::RESIZE_INODE) {
         return;
     }
-    if record.links == 0 {
-        return fault(state, here().in_field("i_links_count"), 0, 1);
-    }
-    if !record.is_regular() {
-        return fault(state, here().in_field("i_mode"), record.mode.into(), 0o100_600);
-    }
-    if record.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
-        return fault(state, here().in_field("i_flags"), record.flags.bits().into(), 0);
-    }
-    if record.file_acl != Pba(0) {
-        return fault(state, here().in_field("i_file_acl"), record.file_acl.get(), 0);
+    let wrong = [
+        ("i_links_count", record.links == 0, record.links.into(), 1),
+        ("i_mode", !record.is_regular(), record.mode.into(), 0o100_600),
+        ("i_flags", record.flags.intersects(OTHER_FORMS), record.flags.bits().into(), 0),
+        ("i_file_acl", record.file_acl != Pba(0), record.file_acl.get(), 0),
+    ];
+    if let Some((field, _, found, computed)) = wrong.into_iter().find(|(_, is, ..)| *is) {
+        return fault(state, here().in_field(field), found, computed);
     }
     let slots = decode_inode(&record.block);
     let others = slots.iter().enumerate().filter(|(slot, _)| *slot != DOUBLE);
