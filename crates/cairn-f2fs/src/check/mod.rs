@@ -44,6 +44,7 @@ mod hint;
 mod inode;
 mod journals;
 pub mod kinds;
+mod lacking;
 mod links;
 mod missing;
 mod named;

@@ -75,7 +75,7 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
         check_log(context, *log, *position, seen.current.get(&position.segno));
     }
     check_counts(context, &seen);
-    left.check(context, scratch)
+    left.check(context, scratch).map(drop)
 }
 
 impl Seen {
