@@ -19,6 +19,7 @@ mod misread;
 mod names;
 mod nodes;
 mod numbers;
+mod older;
 mod owned;
 mod packs;
 mod places;
