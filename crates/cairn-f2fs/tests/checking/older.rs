@@ -1,6 +1,6 @@
 //! The NAT leads to an older version of a node, and what shows the present one is damaged, too: its
-//! summary, its footer, its block, or its entry of the SIT. No repair without losses takes the older
-//! version for the node.
+//! summary, its footer, its block, or its entry of the SIT. No repair without losses takes the
+//! older version for the node.
 
 use std::sync::Arc;
 
@@ -95,8 +95,8 @@ impl Second {
     }
 }
 
-/// A volume whose files changed, and the nodes of these files: their path, number, and the places of
-/// their older and present versions.
+/// A volume whose files changed, and the nodes of these files: their path, number, and the places
+/// of their older and present versions.
 fn changed() -> (Judge, Vec<(&'static str, u32, [u64; 2])>) {
     let old = Judge::new(&[]);
     let device: Arc<MemoryDevice> = Arc::new(planted(&[]).fork());
