@@ -10,6 +10,7 @@ use cairn_check::{Finding, Findings, Progress};
 
 use super::claims::Claims;
 use super::cycles::Cycles;
+use super::lacking::Lacking;
 use super::nodes::Nodes;
 use super::notes::Notes;
 use super::quota_walk::Quota;
@@ -78,6 +79,8 @@ pub(super) struct Context {
     pub(super) quota: Option<Quota>,
     /// Data pointers that were exchanged.
     pub(super) cycles: Cycles,
+    /// Blocks that inodes count and that were not found.
+    pub(super) lacking: Lacking,
     /// A block of a directory has no name in it. Writers free such a block.
     pub(super) has_blank: AtomicBool,
     /// What a repair wants to know, if there is one.
@@ -105,6 +108,7 @@ impl Context {
             totals: Totals::default(),
             quota: layout.features.contains(Features::QUOTA_INO).then(Quota::default),
             cycles: Cycles::default(),
+            lacking: Lacking::default(),
             has_blank: AtomicBool::new(false),
             failure: Mutex::new(Rank::Leaf, None),
             scratch: Mutex::new(Rank::Leaf, Vec::new()),

@@ -189,6 +189,7 @@ fn check_counts(tree: &mut Tree<'_>, image: &[u8]) -> Result<()> {
     if record.blocks != tree.blocks && !damaged {
         let finding = Finding::new(&kinds::INODE_BLOCKS, place("i_blocks"));
         context.add(finding.stored(record.blocks).computed(tree.blocks));
+        context.lacking.note(tree.ino, (record.blocks, tree.blocks));
     }
     let least = tree.end.saturating_mul(BLOCK_BYTES);
     // A directory that was removed while it is open has no size any more.

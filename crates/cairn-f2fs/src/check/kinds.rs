@@ -114,6 +114,12 @@ cairn_check::kinds! {
     NAT_ADDRESS = "f2fs.nat.address", Accounting,
         "The NAT does not lead to a node that a repair has found elsewhere.",
         "The entry gets the address of the node.";
+    /// The NAT leads to a version of a node that may be an old one.
+    NAT_DOUBT = "f2fs.nat.doubt", Losing,
+        "The NAT leads to a node whose block the SIT does not call used, and there are signs of a \
+            newer version of the node elsewhere.",
+        "The entry gets the address of the newer version if that can be read, else the older one \
+            stays: what the other one had is lost.";
     /// A node that only the NAT lacks.
     NAT_LOST = "f2fs.nat.lost", Losing,
         "The NAT lacks a node that the checkpoint counts, and whose newest block was found.",

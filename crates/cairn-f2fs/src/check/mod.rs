@@ -12,7 +12,7 @@
 //! 4. Types of inodes against their names (`types`); links and the ways to the root (`links`);
 //!    nodes that are counted, and missing (`missing`); then the SIT, the logs and the counts of the
 //!    checkpoint against the blocks in use (`segments`), blocks that lost their pointers
-//!    (`unlinked`), and zones (`zones`).
+//!    (`unlinked`), old versions of nodes (`older`), and zones (`zones`).
 //! 5. Nodes that nothing leads to may be of deleted files (`deleted`): then the volume is walked
 //!    again without them.
 //!
@@ -44,6 +44,7 @@ mod hint;
 mod inode;
 mod journals;
 pub mod kinds;
+mod lacking;
 mod links;
 mod missing;
 mod named;
@@ -51,6 +52,7 @@ mod nat;
 mod nat_bits;
 mod nodes;
 mod notes;
+mod older;
 mod owners;
 mod packs;
 mod paths;

@@ -8,6 +8,7 @@ use cairn_check::{Finding, Place};
 
 use super::claims::Use;
 use super::context::{Context, Scratch, Totals};
+use super::older::Older;
 use super::unlinked::Left;
 use super::{kinds, report};
 use crate::error::Result;
@@ -36,6 +37,7 @@ struct Seen {
 pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
     let logs = logs(context);
     let (mut seen, mut left) = (Seen::default(), Left::default());
+    let mut older = Older::default();
     let journal: HashMap<SegNo, &SitEntry> =
         context.volume.journals.sit.0.iter().map(|(segno, entry)| (*segno, entry)).collect();
     let blocks: Vec<u32> = (0..context.layout.sit_blocks_used()).collect();
@@ -64,6 +66,7 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
                     check_entry(context, segno, entry);
                     left.add(context, segno, entry);
                 }
+                older.add(context, segno, entry.as_ref());
                 let is_current = logs.iter().any(|(_, log)| log.segno == segno);
                 seen.add(context, segno, entry, is_current);
             }
@@ -75,7 +78,8 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
         check_log(context, *log, *position, seen.current.get(&position.segno));
     }
     check_counts(context, &seen);
-    left.check(context, scratch)
+    let found = left.check(context, scratch)?;
+    older.check(context, scratch, &found)
 }
 
 impl Seen {

@@ -2,7 +2,10 @@
 //! the pointer is what is damaged. If they name a node, its entry of the NAT is.
 //!
 //! A bit of the SIT that is wrong contradicts the count beside it. So a block that a possible entry
-//! calls used was in use, and the summary of a block in use is right.
+//! calls used was in use, and the summary of a block in use is right. That is not so of an entry
+//! that is an old one: an empty pointer is a hole unless its inode counts more blocks than it has.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_check::{Finding, Kind, Place};
 
@@ -11,7 +14,7 @@ use super::nodes::{DAMAGED, NodeState, VISITED};
 use super::slots::{self, Named};
 use super::{kinds, owners};
 use crate::error::Result;
-use crate::format::units::{BlockAddr, SegNo};
+use crate::format::units::{BlockAddr, Nid, SegNo};
 use crate::format::{SitEntry, Summary};
 
 /// Most blocks that are asked.
@@ -38,32 +41,47 @@ impl Left {
         self.0.extend(left.into_iter().take(room));
     }
 
-    /// Reports those whose pointers lead elsewhere.
+    /// Reports those whose pointers lead elsewhere. Returns the nodes whose entries of the NAT do.
     ///
     /// # Errors
     /// The device's.
-    pub(super) fn check(self, context: &Context, scratch: &mut Scratch) -> Result<()> {
+    pub(super) fn check(self, context: &Context, scratch: &mut Scratch) -> Result<BTreeSet<Nid>> {
+        let mut nodes = BTreeSet::new();
         for addr in &self.0 {
             if let Some(footer) = owners::node_at(context, scratch, *addr)? {
+                nodes.insert(footer.nid);
                 let place = Place::node(footer.nid.get()).of_inode(footer.ino.get());
                 context.add(Finding::new(&kinds::NAT_ADDRESS, place.at_block(addr.get())));
             }
         }
         if FIRST.iter().any(|kind| context.findings.count_of(kind) > 0) {
-            return Ok(());
+            return Ok(nodes);
         }
+        let mut found = Vec::new();
+        let mut empty: BTreeMap<Nid, u64> = BTreeMap::new();
         for addr in self.0 {
-            if let Some(owner) = pointer_to(context, scratch, addr)? {
+            if let Some((owner, pointer)) = pointer_to(context, scratch, addr)? {
                 let ino = context.nodes.get(owner.nid).map_or(owner.nid, NodeState::ino);
+                let is_empty = pointer == BlockAddr::NULL;
+                if is_empty {
+                    let count = empty.entry(ino).or_default();
+                    *count = count.saturating_add(1);
+                }
+                found.push((addr, owner, ino, is_empty));
+            }
+        }
+        for (addr, owner, ino, is_empty) in found {
+            let count = empty.get(&ino).copied().unwrap_or_default();
+            if !is_empty || count <= context.lacking.of(ino) {
                 context.add(owners::unlinked(addr, owner, ino, None));
             }
         }
-        Ok(())
+        Ok(nodes)
     }
 }
 
-/// The pointer that the summary of a block names, if it leads elsewhere, and not to another block
-/// of its own.
+/// The pointer that the summary of a block names and its value, if it leads elsewhere, and not to
+/// another block of its own.
 ///
 /// # Errors
 /// The device's.
@@ -71,7 +89,7 @@ pub(super) fn pointer_to(
     context: &Context,
     scratch: &mut Scratch,
     addr: BlockAddr,
-) -> Result<Option<Summary>> {
+) -> Result<Option<(Summary, BlockAddr)>> {
     let Some((false, owner)) = owners::stored(context, scratch, addr)? else { return Ok(None) };
     let Some(holder) = context.nodes.get(owner.nid) else { return Ok(None) };
     let inode = context.nodes.inode(holder.ino());
@@ -99,5 +117,5 @@ pub(super) fn pointer_to(
     let is_own = pointer.is_address()
         && context.layout.in_main(pointer)
         && owners::stored(context, scratch, pointer)? == Some((false, owner));
-    Ok((!is_own).then_some(owner))
+    Ok((!is_own).then_some((owner, pointer)))
 }

@@ -21,7 +21,7 @@ use crate::types::plant;
 use crate::volume::{MIB, volume};
 
 /// Bytes of an entry of the SIT.
-const ENTRY: usize = 74;
+pub const ENTRY: usize = 74;
 
 /// What a SIT loses of a segment's entry.
 type Loss = (&'static str, fn(&mut [u8]));
@@ -62,7 +62,7 @@ fn planted_with_room() -> Target {
 }
 
 /// Where the SIT's entry of a segment is: the block, and the place in it.
-fn entry_place(target: &Target, segment: u32) -> (u64, usize) {
+pub fn entry_place(target: &Target, segment: u32) -> (u64, usize) {
     let (at, journal) = journal_of(target);
     let mut entries = (0..usize::from(journal[SIT_AT])).map(|entry| SIT_AT + 2 + entry * SIT_ENTRY);
     if let Some(entry) = entries.find(|entry| word(&journal, *entry) == segment) {

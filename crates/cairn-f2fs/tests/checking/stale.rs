@@ -31,7 +31,7 @@ pub fn place_of(device: &MemoryDevice, nid: u32) -> u64 {
 }
 
 /// The NAT's entry of a node leads to this block again.
-fn led_back(judge: &Judge, nid: u32, to: u64) -> Injection {
+pub fn led_back(judge: &Judge, nid: u32, to: u64) -> Injection {
     let to = u32::try_from(to / 4096).unwrap();
     let mut injection = judge.target.inject_nat(nid as usize, ("block_addr", 5, 4), to);
     let (at, mut bytes) = journals(judge);

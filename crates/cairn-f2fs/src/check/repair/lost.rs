@@ -96,6 +96,7 @@ impl Edit<'_> {
             }
             changed = true;
         }
+        changed |= self.take_newer(findings)?;
         if !changed {
             changed = self.list_lost(findings);
         }
@@ -137,6 +138,41 @@ impl Edit<'_> {
             changed = true;
         }
         Ok(changed)
+    }
+
+    /// Leads the NAT to newer versions of nodes, as far as they can be read. Those that cannot are
+    /// only listed: the next tables call the blocks of the older ones used.
+    fn take_newer(&mut self, findings: &[Finding]) -> Result<bool> {
+        let kind = &kinds::NAT_DOUBT;
+        let doubts = findings.iter().filter(|found| found.kind.code == kind.code);
+        let doubts: Vec<&Finding> = doubts.filter(|_| self.scope.allows(kind)).collect();
+        let mut is_taken = false;
+        let mut others = Vec::new();
+        for finding in doubts {
+            let Some((nid, ino)) = nid_of(&finding.place).zip(ino_of(&finding.place)) else {
+                continue;
+            };
+            let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
+            let Some(addr) = addr.map(BlockAddr) else { continue };
+            let footer = self.footer(addr)?;
+            if footer.is_some_and(|footer| (footer.nid, footer.ino) == (nid, ino)) {
+                let version = self.entry(nid)?.version;
+                self.set_entry(nid, NatEntry { version, ino, block_addr: addr });
+                self.lost((kind, finding.place.clone()), ino, "what its older version had");
+                is_taken = true;
+            } else {
+                others.push((finding, ino));
+            }
+        }
+        // The tables are written without these entries.
+        if !self.nat.is_empty() {
+            return Ok(is_taken);
+        }
+        for (finding, ino) in &others {
+            self.lost((kind, finding.place.clone()), *ino, "what its newer version had");
+            self.has_tables = true;
+        }
+        Ok(!others.is_empty())
     }
 
     /// The nodes that only the NAT lacks, as far as it may get them back.

@@ -266,6 +266,10 @@ fn mend(
         || edit.mend_counts(&found)?
         || edit.mend_quota(&found)?;
     if changed {
+        // What an old version of a node leads to need not be in use: the next round sees what is.
+        if is_found && !edit.nat.is_empty() && edit.write_nat_in_place()? {
+            return Ok(());
+        }
         // A new checkpoint also replaces a pack that is not whole.
         let is_worth = edit.has_tables || (edit.steps.made() > before && !loses);
         edit.decide_later(&found);

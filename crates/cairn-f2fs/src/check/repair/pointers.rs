@@ -24,7 +24,7 @@ impl Edit<'_> {
         let Some(addr) = addr.map(BlockAddr) else { return Ok(false) };
         let scratch = &mut Scratch::default();
         let owner = unlinked::pointer_to(&self.context, scratch, addr)?;
-        let Some(owner) = owner else { return Ok(false) };
+        let Some((owner, _)) = owner else { return Ok(false) };
         // The summary of the block that the pointer leads to now says which one led there.
         if let Some(named) = slots::named(&self.context, scratch, owner)? {
             self.owners.remove(&named.pointer);

@@ -1,0 +1,187 @@
+//! Nodes that the NAT leads to in blocks that the SIT calls free, or of which it says nothing
+//! possible, and of which there are signs of a newer version: the SIT may be wrong, or the NAT, and
+//! then the file would be an old one again.
+//!
+//! If a block that the SIT calls used is the newer version, the NAT is wrong. Everything else is a
+//! doubt: a newer version in a block that the SIT does not call used, either, and a block in use
+//! that the summary gives to the node, and that cannot be read as one. That one is none if the SIT
+//! calls other numbers of nodes used than the checkpoint counts: then its entry is an old one, and
+//! the block was freed since.
+//!
+//! Without such a node nothing is read. Memory: at most [`MOST`] nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_check::{Finding, Place};
+
+use super::claims::Use;
+use super::context::{Context, Scratch};
+use super::{kinds, owners};
+use crate::error::Result;
+use crate::format::node::NodeFooter;
+use crate::format::sit::VALID_MAP_SIZE;
+use crate::format::summary::ENTRIES;
+use crate::format::units::{BlockAddr, Nid, SegNo};
+use crate::format::{Features, SitEntry, bits};
+
+/// Most nodes that are asked.
+const MOST: usize = 1 << 16;
+
+/// Nodes in blocks that the SIT does not call used.
+#[derive(Default)]
+pub(super) struct Older(Vec<BlockAddr>);
+
+/// Such a node.
+struct Suspect {
+    footer: NodeFooter,
+    /// The SIT calls its block free.
+    is_free: bool,
+    /// The best sign of a newer version.
+    sign: Option<(Sign, BlockAddr)>,
+}
+
+/// Signs of a newer version of a node, the best one last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sign {
+    /// The block is in use and the node's, as the summary says, and no readable version of it.
+    Unreadable,
+    /// The version, by which the newest one is the last.
+    Newer(u64),
+    /// As before, and the SIT calls the block used.
+    Present(u64),
+}
+
+/// A block that nothing leads to.
+struct Stray {
+    addr: BlockAddr,
+    /// What the SIT says, if that is possible.
+    is_used: Option<bool>,
+    /// The node that the summary names.
+    named: Option<Nid>,
+}
+
+impl Older {
+    /// Notes the blocks of a segment with nodes that the SIT does not call used.
+    pub(super) fn add(&mut self, context: &Context, segno: SegNo, entry: Option<&SitEntry>) {
+        if !context.claims.has(segno, Use::Node) || self.0.len() >= MOST {
+            return;
+        }
+        let stored = entry.map_or([0; VALID_MAP_SIZE], |entry| entry.valid_map);
+        let claimed = context.claims.valid_map(segno);
+        let is_asked = |offset: &u16| {
+            let offset = usize::from(*offset);
+            bits::test(&claimed, offset) && !bits::test(&stored, offset)
+        };
+        let offsets = (0_u16..).take(ENTRIES).filter(is_asked);
+        self.0.extend(offsets.map(|offset| context.layout.address(segno, offset)));
+    }
+
+    /// Reports those of which there are signs of a newer version. `found` were reported before.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn check(
+        self,
+        context: &Context,
+        scratch: &mut Scratch,
+        found: &BTreeSet<Nid>,
+    ) -> Result<()> {
+        let mut suspects = BTreeMap::new();
+        for addr in self.0 {
+            let footer = context.with_block(scratch, addr, NodeFooter::read)?;
+            let is_it = |footer: &NodeFooter| {
+                let node = context.nodes.get(footer.nid).filter(|_| !found.contains(&footer.nid));
+                node.is_some_and(|node| node.addr() == addr && node.ino() == footer.ino)
+            };
+            let place = context.layout.segment_of(addr);
+            let Some((footer, place)) = footer.filter(is_it).zip(place) else { continue };
+            let is_free = owners::is_free(context, place)?;
+            suspects.insert(footer.nid, Suspect { footer, is_free, sign: None });
+        }
+        if suspects.is_empty() || context.layout.features.contains(Features::RO) {
+            return Ok(());
+        }
+        let mut nodes = Some(0_u64);
+        for segno in (0..context.layout.main_segments).map(SegNo) {
+            if context.progress.is_cancelled() {
+                return Ok(());
+            }
+            let entry = context.volume.sit_entry(segno)?;
+            let used = entry.as_ref().map(|entry| match entry.log.is_node() {
+                true => u64::from(entry.valid_blocks()),
+                false => 0,
+            });
+            nodes = nodes.zip(used).map(|(nodes, used)| nodes.saturating_add(used));
+            search(context, scratch, (segno, entry), &mut suspects)?;
+        }
+        let counted = u64::from(context.volume.loaded.checkpoint.valid_node_count);
+        let is_counted = nodes == Some(counted);
+        for (nid, suspect) in suspects {
+            let Some((sign, addr)) = suspect.sign else { continue };
+            let kind = match sign {
+                Sign::Present(_) => &kinds::NAT_ADDRESS,
+                Sign::Unreadable if !is_counted => continue,
+                Sign::Newer(_) | Sign::Unreadable => &kinds::NAT_DOUBT,
+            };
+            let place = Place::node(nid.get()).of_inode(suspect.footer.ino.get());
+            context.add(Finding::new(kind, place.at_block(addr.get())));
+        }
+        Ok(())
+    }
+}
+
+/// Looks for newer versions in the blocks of a segment that nothing leads to.
+fn search(
+    context: &Context,
+    scratch: &mut Scratch,
+    (segno, entry): (SegNo, Option<SitEntry>),
+    suspects: &mut BTreeMap<Nid, Suspect>,
+) -> Result<()> {
+    for addr in context.claims.left(&context.layout, segno, &[u8::MAX; _]) {
+        let Some((_, offset)) = context.layout.segment_of(addr) else { continue };
+        let is_used = entry.as_ref().map(|entry| bits::test(&entry.valid_map, offset.into()));
+        let stored = owners::stored(context, scratch, addr)?;
+        let named = stored.and_then(|(is_node, owner)| is_node.then_some(owner.nid));
+        let named = named.filter(|nid| suspects.contains_key(nid));
+        let is_of_nodes = entry.as_ref().is_none_or(|entry| entry.log.is_node());
+        if named.is_none() && (is_used == Some(false) || !is_of_nodes) {
+            continue;
+        }
+        let Some(footer) = context.with_block(scratch, addr, NodeFooter::read)? else { continue };
+        look(context, suspects, &Stray { addr, is_used, named }, &footer);
+    }
+    Ok(())
+}
+
+/// Is the block a newer version of a node?
+fn look(
+    context: &Context,
+    suspects: &mut BTreeMap<Nid, Suspect>,
+    stray: &Stray,
+    footer: &NodeFooter,
+) {
+    let age = |version: u64| version & u64::from(u32::MAX);
+    let now = age(context.volume.loaded.checkpoint.version);
+    let then = age(footer.cp_ver);
+    let is_used = stray.is_used == Some(true);
+    if let Some(suspect) = suspects.get_mut(&footer.nid) {
+        let is_readable = footer.is_possible(&context.layout);
+        let is_same = is_readable && footer.ino == suspect.footer.ino;
+        // What was written behind the checkpoint has its version.
+        let is_newer = (age(suspect.footer.cp_ver).saturating_add(1)..now).contains(&then);
+        let is_possible = suspect.is_free || stray.is_used != Some(false);
+        if is_same && is_newer && is_possible {
+            let is_present = is_used && suspect.is_free;
+            let sign = if is_present { Sign::Present(then) } else { Sign::Newer(then) };
+            suspect.sign = suspect.sign.max(Some((sign, stray.addr)));
+        }
+        // An older version, or a deleted node that had the number before.
+        if is_readable && then <= age(suspect.footer.cp_ver) {
+            return;
+        }
+    }
+    let named = stray.named.filter(|_| is_used).and_then(|nid| suspects.get_mut(&nid));
+    if let Some(suspect) = named.filter(|suspect| suspect.is_free) {
+        suspect.sign = suspect.sign.max(Some((Sign::Unreadable, stray.addr)));
+    }
+}
