@@ -25,6 +25,7 @@ mod in_place;
 mod inode;
 mod lost;
 mod names;
+mod partial;
 mod pointers;
 mod quota;
 mod recovery;
@@ -204,6 +205,10 @@ impl Mend for Mender {
             mend(&context, &report, (device, scope), steps)?;
         }
         Ok(report)
+    }
+
+    fn may_end(&self, before: &Arc<dyn BlockDevice>, after: &Arc<dyn BlockDevice>) -> Result<bool> {
+        partial::is_no_worse(before, after, &self.runtime)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::recovery::versions::Versions;
 /// One thread, so that of two owners of a block the second one is always the same.
 pub(super) const THREADS: usize = 1;
 /// Memory for the caches of the mount.
-const CACHE_BYTES: usize = 16 << 20;
+pub(super) const CACHE_BYTES: usize = 16 << 20;
 
 /// The volume after its recovery, and what was recovered. What cannot be is a finding.
 ///
