@@ -11,6 +11,7 @@ mod faults;
 mod features;
 mod fields;
 mod flags;
+mod given_away;
 mod inject;
 mod kernel;
 mod listed;
