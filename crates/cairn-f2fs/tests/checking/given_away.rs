@@ -50,6 +50,7 @@ fn led(target: &Target, entries: &[(u32, u32, u32)]) -> Arc<Overlay> {
     let both = target.inject_nat(0, ("version", 0, 1), 0);
     for (at, mut bytes) in both.blocks {
         for (nid, ino, addr) in entries {
+            bytes[*nid as usize * ENTRY] = 0;
             set(&mut bytes, *nid as usize * ENTRY + 1, *ino);
             set(&mut bytes, *nid as usize * ENTRY + 5, *addr);
         }
@@ -123,6 +124,49 @@ fn a_new_file_is_not_dropped_for_a_node_in_use() {
     };
     assert!(wrong.iter().all(is_listed), "{wrong:?}\n{lost:?}");
     assert!(!view.has_failed(b"/new 0") && view.found.contains_key(&b"/old 0"[..]));
+    fsck(&target, &overlay).unwrap();
+}
+
+/// A deleted file comes back whole, so that the SIT and the counts of the checkpoint are wrong,
+/// and what was fsynced waits for them.
+#[test]
+fn what_was_fsynced_is_recovered_beside_a_file_that_comes_back() {
+    let device = volume(64 * MIB, &[]);
+    let fs = open(device.clone(), "nodiscard");
+    for number in 0..120 {
+        file(&fs, fs.root(), &format!("old {number}"), 6000);
+    }
+    // Its number is not given away at once.
+    let gone = file(&fs, fs.root(), "gone", 6000).get() as u32;
+    fs.unmount().unwrap();
+    let place = place_of(&device, gone);
+    for names in [vec!["gone".to_owned()], (0..100).map(|one| format!("old {one}")).collect()] {
+        let fs = open(device.clone(), "nodiscard");
+        names.iter().for_each(|name| fs.unlink(fs.root(), name.as_bytes()).unwrap());
+        fs.unmount().unwrap();
+    }
+    let fs = open(device.clone(), "nodiscard");
+    let changed = fs.lookup(fs.root(), b"old 110").unwrap().ino;
+    fs.write(changed, 4096, &[7; 9000], IoFlags::empty()).unwrap();
+    let new = file(&fs, fs.root(), "new", 9000);
+    for ino in [changed, new] {
+        fs.fsync(ino, 0, false).unwrap();
+    }
+    fs.shutdown(false).unwrap();
+    drop(fs);
+    let target = Target::of(&Arc::new(device.fork()));
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let sound = View::of(&sound);
+    assert!(sound.found.contains_key(&b"/new"[..]) && !sound.found.contains_key(&b"/gone"[..]));
+    let overlay = led(&target, &[(gone, gone, (place >> 12) as u32)]);
+    let device: Arc<dyn BlockDevice> = overlay.clone();
+    let found = lines(&check(device.clone()).unwrap());
+    assert!(
+        found.contains("f2fs.recovery.waits") && found.contains("inode.unreachable"),
+        "{found}"
+    );
+    let view = repaired_view(&device, "repaired");
+    assert_eq!(view.wrong(&sound), ["/gone: it was not there"]);
     fsck(&target, &overlay).unwrap();
 }
 

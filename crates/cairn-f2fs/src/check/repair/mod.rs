@@ -377,6 +377,7 @@ impl Edit<'_> {
         if !waits || !self.write_sit_in_place(false)? {
             return Ok(false);
         }
+        self.write_counts_in_place()?;
         let sit = [&kinds::SIT_ENTRY, &kinds::SIT_BITS, &kinds::SIT_TYPE];
         found.iter().filter(|found| is_one(found, &sit)).for_each(|finding| self.mended(finding));
         Ok(true)
