@@ -137,7 +137,7 @@ impl Mend for Partial {
     ) -> Result<Report, Self::Error> {
         if device.read_at(BLOCK, 1)?[0] != 0 {
             device.write_at(BLOCK, vec![0; 1])?;
-            steps.add(Step::new(&COUNT, Place::block(1)));
+            steps.add(Step::new(&COUNT, Place::block(1_u64)));
         }
         Toy.round(device, scope, steps)
     }
