@@ -66,6 +66,20 @@ pub trait Mend {
         scope: Scope,
         steps: &mut Steps,
     ) -> Result<Report, Self::Error>;
+
+    /// May a repair end here, which has mended something and leaves something? If not, nothing is
+    /// changed. `before` holds the volume as it is.
+    ///
+    /// # Errors
+    /// A device failed.
+    fn may_end(
+        &self,
+        before: &Arc<dyn BlockDevice>,
+        after: &Arc<dyn BlockDevice>,
+    ) -> Result<bool, Self::Error> {
+        let _ = (before, after);
+        Ok(true)
+    }
 }
 
 /// A repair that can be applied.
@@ -137,6 +151,8 @@ fn plan_within<M: Mend>(
     };
     let uncovers = before.as_ref().is_some_and(|before| losing(&after) > losing(before));
     let is_refused = after.counts.iter().any(is_left) && !may_stay || !is_settled || uncovers;
+    let is_partial = !is_refused && !after.cancelled && after.count() > 0 && steps.made() > 0;
+    let is_refused = is_refused || is_partial && !mender.may_end(device, &above)?;
     let changes = match is_refused || after.cancelled {
         true => Changes::default(),
         false => Changes::between(device, &overlay)?,

@@ -123,6 +123,46 @@ fn losing_defects_are_left_to_the_user_and_others_refuse() {
     assert!(plan.is_refused && plan.changes.is_empty());
 }
 
+/// Clears block 1 first. Says whether a repair may end in part.
+struct Partial(bool);
+
+impl Mend for Partial {
+    type Error = cairn_block::Error;
+
+    fn round(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        scope: Scope,
+        steps: &mut Steps,
+    ) -> Result<Report, Self::Error> {
+        if device.read_at(BLOCK, 1)?[0] != 0 {
+            device.write_at(BLOCK, vec![0; 1])?;
+            steps.add(Step::new(&COUNT, Place::block(1_u64)));
+        }
+        Toy.round(device, scope, steps)
+    }
+
+    fn may_end(
+        &self,
+        before: &Arc<dyn BlockDevice>,
+        after: &Arc<dyn BlockDevice>,
+    ) -> Result<bool, Self::Error> {
+        let first = |device: &dyn BlockDevice| device.read_at(BLOCK, 1).map(|bytes| bytes[0]);
+        assert_eq!((first(&**before)?, first(&**after)?), (5, 0));
+        Ok(self.0)
+    }
+}
+
+#[test]
+fn a_repair_in_part_asks_whether_it_may_end() {
+    for may_end in [true, false] {
+        let device: Arc<dyn BlockDevice> = Arc::new(device(&[(0, 0), (1, 5), (9, 2)]));
+        let plan = plan(&Partial(may_end), &device, Scope::Accounting).unwrap();
+        assert_eq!((plan.is_refused, plan.changes.is_empty()), (!may_end, !may_end));
+        assert_eq!(plan.after.count(), 1);
+    }
+}
+
 /// Changes to nothing but another defect.
 struct Circle;
 

@@ -17,10 +17,10 @@ use cairn_check::{Finding, Findings, Observer, Place, Severity};
 
 use super::context::{Context, Scratch, Totals};
 use super::examine::examine;
-use super::kinds;
 use super::nodes::{DAMAGED, NodeState, ORPHAN, QUOTA, VISITED};
 use super::replay::{self, Pending};
 use super::volume::Volume;
+use super::{kinds, owners};
 use crate::error::Result;
 use crate::format::layout::{Layout, Side};
 use crate::format::node::NodeFooter;
@@ -76,7 +76,10 @@ pub(super) fn proved(
         || volume.device.as_zoned().is_some()
         || context.layout.features.contains(Features::RO)
         || context.progress.is_cancelled()
-        || !matches!(replay::pending(volume, &Findings::new()), Ok(Pending::Nothing))
+        || !matches!(
+            replay::pending(volume, &Findings::new()),
+            Ok(Pending::Nothing | Pending::Contradicted)
+        )
     {
         return Ok(None);
     }
@@ -99,7 +102,8 @@ pub(super) fn proved(
     Ok(Some(Deleted { context: other, blocks, nids }))
 }
 
-/// Inodes without a name whose blocks are something else, and nodes that no inode reaches.
+/// Inodes without a name whose blocks are something else, and nodes that no inode reaches whose
+/// blocks are something else or free.
 fn candidates(context: &Context) -> Result<BTreeSet<Nid>> {
     let scratch = &mut Scratch::default();
     let mut found = BTreeSet::new();
@@ -117,10 +121,28 @@ fn candidates(context: &Context) -> Result<BTreeSet<Nid>> {
         let is_read = owner.is_none_or(|owner| !owner.is(DAMAGED)) || found.contains(&node.ino());
         *nid != node.ino() && !node.is(VISITED) && is_read
     };
-    let below = context.nodes.iter().filter(is_lost).map(|(nid, _)| nid);
-    let below: Vec<Nid> = below.take(MOST).collect();
+    let mut below = Vec::new();
+    for (nid, node) in context.nodes.iter().filter(is_lost).take(MOST) {
+        if is_dead(context, scratch, (nid, node))? {
+            below.push(nid);
+        }
+    }
     found.extend(below);
     Ok(found)
+}
+
+/// Is the block of a node another's, or free?
+fn is_dead(
+    context: &Context,
+    scratch: &mut Scratch,
+    (nid, node): (Nid, &NodeState),
+) -> Result<bool> {
+    let footer = context.with_block(scratch, node.addr(), NodeFooter::read)?;
+    if !footer.is_some_and(|footer| footer.nid == nid && footer.ino == node.ino()) {
+        return Ok(true);
+    }
+    let place = context.layout.segment_of(node.addr());
+    place.map_or(Ok(false), |place| owners::is_free(context, place))
 }
 
 /// An inode that is damaged, without a name, and that nothing else names.

@@ -229,7 +229,9 @@ cairn_check::kinds! {
     /// `i_links` is wrong.
     INODE_LINKS = "f2fs.inode.links", Accounting,
         "The inode's count of links differs from its names.",
-        "The name that the inode records is made again, if it is missing; else the count is set.";
+        "The name that the inode records is made again, if it is missing; one that it does not \
+            count is removed from a directory that was deleted and comes back; else the count is \
+            set.";
     /// Names of an inode are lost.
     INODE_NAMES = "f2fs.inode.names", Losing,
         "Fewer names lead to the inode than it counts, and a slot that had one is free, or \

@@ -23,6 +23,7 @@ use crate::nat::NatTable;
 use crate::options::MountOptions;
 use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::links::Broken;
+use crate::recovery::unknown;
 use crate::recovery::versions::Versions;
 use crate::volume::F2fs;
 
@@ -57,7 +58,10 @@ pub(super) fn replay(
     }
     let runtime = watch.0.clone();
     let is_safe = is_safe(&volume.device, watch, THREADS, (&BEFORE, findings))?;
-    if !is_safe || pending == Pending::Unknown {
+    if is_safe && pending == Pending::Contradicted {
+        waits(findings);
+    }
+    if !is_safe || pending != Pending::Fsynced {
         return Ok(Chain::Empty);
     }
     let overlay: Arc<dyn BlockDevice> = Arc::new(Overlay::new(volume.device.clone())?);
@@ -99,6 +103,8 @@ pub(super) enum Pending {
     /// Nodes of inodes that the NAT does not know, and that the chain does not make: an fsync was
     /// interrupted, or the NAT is wrong.
     Unknown,
+    /// Among others an inode whose number is another inode's node in the NAT.
+    Contradicted,
     /// Something that a mount would recover.
     Fsynced,
 }
@@ -118,6 +124,9 @@ pub(super) fn pending(volume: &Volume, findings: &Findings) -> Result<Pending> {
     }
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
     let selected = chain::select(&followed.nodes, &nat)?;
+    if !unknown::contradicted(&followed.nodes, &selected, &nat)?.is_empty() {
+        return Ok(Pending::Contradicted);
+    }
     if selected.is_empty() {
         let is_fsynced = |node: &ChainNode| node.footer.marks.contains(Marks::FSYNC);
         let is_unknown = followed.nodes.iter().any(is_fsynced);
@@ -164,8 +173,13 @@ pub(super) fn is_safe(
             return Ok(true);
         }
     }
-    findings.add(Finding::new(&kinds::RECOVERY_WAITS, Place::volume()));
+    waits(findings);
     Ok(false)
+}
+
+/// What was fsynced waits until something else is right.
+pub(super) fn waits(findings: &Findings) {
+    findings.add(Finding::new(&kinds::RECOVERY_WAITS, Place::volume()));
 }
 
 /// Damage is a finding.

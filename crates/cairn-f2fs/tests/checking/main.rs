@@ -11,6 +11,7 @@ mod faults;
 mod features;
 mod fields;
 mod flags;
+mod given_away;
 mod holes;
 mod inject;
 mod kernel;

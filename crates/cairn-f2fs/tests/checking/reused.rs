@@ -180,7 +180,7 @@ fn a_sound_volume_gives_all_free_numbers() {
 
 /// A volume after a power cut: of old files, 20 were appended to and fsynced, and new ones were.
 /// The numbers of the changed ones, of another old one, and of the first new one.
-fn cut(new: usize) -> (Target, Vec<u32>, [Option<u32>; 2]) {
+pub fn cut(new: usize) -> (Target, Vec<u32>, [Option<u32>; 2]) {
     let device = volume(64 * MIB, &[]);
     let fs = mounted(device.clone(), "");
     add(&fs, "old", 60);

@@ -406,6 +406,11 @@ pub(super) fn nid_of(place: &Place) -> Option<Nid> {
     u32::try_from(place.node.or(place.inode)?).ok().map(Nid)
 }
 
+/// Is a finding of one of these kinds?
+pub(super) fn is_one(finding: &Finding, kinds: &[&Kind]) -> bool {
+    kinds.iter().any(|kind| kind.code == finding.kind.code)
+}
+
 /// The inode that a finding names.
 pub(super) fn ino_of(place: &Place) -> Option<Nid> {
     u32::try_from(place.inode?).ok().map(Nid)

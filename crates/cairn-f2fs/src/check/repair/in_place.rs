@@ -14,8 +14,9 @@ use crate::checkpoint::summaries;
 use crate::error::Result;
 use crate::format::layout::Side;
 use crate::format::summary::{SitJournal, set_nat_entry};
-use crate::format::units::{Nid, SegNo};
-use crate::format::{Layout, Log, bits, nat, sit};
+use crate::format::units::{BLOCK_SIZE, Nid, SegNo};
+use crate::format::{Checkpoint, Layout, Log, NodeFooter, bits, inode, nat, sit};
+use crate::recovery::chain::{self, ChainNode};
 
 /// A block with a journal: where it is, its bytes, and the place of the journal in them.
 type Journal = (u64, Vec<u8>, Range<usize>);
@@ -127,5 +128,41 @@ impl Edit<'_> {
             is_changed = true;
         }
         Ok(is_changed)
+    }
+
+    /// Writes the counts of nodes and blocks into the pack in use, if more was found than it counts,
+    /// and the new checkpoint's version into what was fsynced behind it: with another SIT alone,
+    /// that could not be recovered any more.
+    pub(super) fn write_counts_in_place(&self) -> Result<()> {
+        let (totals, loaded) = (&self.context.totals, &self.context.volume.loaded);
+        let number = |count| u32::try_from(Totals::get(count)).unwrap_or(u32::MAX);
+        let last = &loaded.checkpoint;
+        let blocks = Totals::get(&totals.blocks).max(last.valid_block_count);
+        let mut checkpoint = Checkpoint {
+            valid_block_count: blocks,
+            valid_node_count: number(&totals.nodes).max(last.valid_node_count),
+            valid_inode_count: number(&totals.inodes).max(last.valid_inode_count),
+            ..last.clone()
+        };
+        if checkpoint == *last {
+            return Ok(());
+        }
+        let followed = chain::follow(&self.context.volume.buffers, &self.layout, last)?;
+        let bytes = checkpoint.encode(&self.layout);
+        // They carry the checksum of the checkpoint.
+        for ChainNode { addr, footer } in followed.nodes {
+            let mut image = self.read(addr.get().into())?;
+            NodeFooter { cp_ver: checkpoint.node_version(), ..footer }.write(&mut image);
+            if footer.is_inode() {
+                inode::seal(&mut image, &self.layout);
+            }
+            self.write(addr.get().into(), image)?;
+        }
+        let start = self.layout.pack_start(loaded.side).get();
+        let end = start.saturating_add(last.pack_total_blocks.saturating_sub(1).into());
+        for (at, block) in (start..).zip(bytes.chunks(BLOCK_SIZE)) {
+            self.write(at, block.to_vec())?;
+        }
+        self.write(end, bytes.into_iter().take(BLOCK_SIZE).collect())
     }
 }

@@ -10,7 +10,7 @@
 //! 4. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
 //!    (`attributes`), and entries (`entries`), with all that they lose;
 //! 5. entries with a wrong number (`turned`), counts, and names for inodes that have none
-//!    (`names`);
+//!    (`counts`, `names`);
 //! 6. quota files (`quota`);
 //! 7. the tables: NAT, SIT, summaries, checkpoint (`tables`), or entries of them alone
 //!    (`in_place`).
@@ -19,12 +19,14 @@
 
 mod attributes;
 mod clusters;
+mod counts;
 mod edit;
 mod entries;
 mod in_place;
 mod inode;
 mod lost;
 mod names;
+mod partial;
 mod pointers;
 mod quota;
 mod recovery;
@@ -50,7 +52,7 @@ use super::volume::Volume;
 use super::{choice, deleted, features, kinds, links, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
-use edit::{Edit, ino_of, nid_of, paths_of};
+use edit::{Edit, ino_of, is_one, nid_of, paths_of};
 use recovery::THREADS;
 
 /// Plans the repair of the volume on a device, which is only read.
@@ -105,9 +107,6 @@ const FIELDS: [&Kind; 9] = [
     &kinds::INODE_PARENT,
 ];
 
-/// Counts of what an inode has.
-const COUNTS: [&Kind; 2] = [&kinds::INODE_BLOCKS, &kinds::INODE_LINKS];
-
 /// Findings that a new checkpoint, with its tables, mends.
 const TABLES: [&Kind; 17] = [
     &kinds::CHECKPOINT_FLAGS,
@@ -128,10 +127,6 @@ const TABLES: [&Kind; 17] = [
     &kinds::SUMMARY_OWNER,
     &kinds::RECOVERY,
 ];
-
-fn is_one(finding: &Finding, kinds: &[&Kind]) -> bool {
-    kinds.iter().any(|kind| kind.code == finding.kind.code)
-}
 
 impl Mend for Mender {
     type Error = Error;
@@ -204,6 +199,10 @@ impl Mend for Mender {
             mend(&context, &report, (device, scope), steps)?;
         }
         Ok(report)
+    }
+
+    fn may_end(&self, before: &Arc<dyn BlockDevice>, after: &Arc<dyn BlockDevice>) -> Result<bool> {
+        partial::is_no_worse(before, after, &self.runtime)
     }
 }
 
@@ -382,39 +381,10 @@ impl Edit<'_> {
         if !waits || !self.write_sit_in_place(false)? {
             return Ok(false);
         }
+        self.write_counts_in_place()?;
         let sit = [&kinds::SIT_ENTRY, &kinds::SIT_BITS, &kinds::SIT_TYPE];
         found.iter().filter(|found| is_one(found, &sit)).for_each(|finding| self.mended(finding));
         Ok(true)
-    }
-
-    /// Mends counts, and gives names to inodes that have none.
-    fn mend_counts(&mut self, found: &[Finding]) -> Result<bool> {
-        if self.turn_back(found)? {
-            return Ok(true);
-        }
-        let mut changed = false;
-        let is_lost = |found: &&Finding| {
-            is_one(found, &[&kinds::INODE_UNREACHABLE, &kinds::DIRECTORY_CYCLE])
-                && self.scope.allows(found.kind)
-        };
-        let lost: Vec<&Finding> = found.iter().filter(is_lost).collect();
-        let cycles = lost.iter().filter(|found| is_one(found, &[&kinds::DIRECTORY_CYCLE]));
-        let cycles: BTreeSet<_> = cycles.filter_map(|found| ino_of(&found.place)).collect();
-        let names = self.find_names(&cycles)?;
-        for finding in lost {
-            changed |= self.reconnect(finding, &names)?;
-        }
-        if changed {
-            return Ok(true);
-        }
-        for finding in found.iter().filter(|found| is_one(found, &COUNTS)) {
-            changed |= self.restore_name(finding)? || self.mend_inode(finding)?;
-        }
-        let is_named = |found: &&Finding| is_one(found, &[&kinds::INODE_NAMES]);
-        for finding in found.iter().filter(is_named) {
-            changed |= self.scope.allows(finding.kind) && self.mend_names(finding)?;
-        }
-        Ok(changed)
     }
 
     /// Writes the tables, if something is wrong with them.
@@ -423,6 +393,10 @@ impl Edit<'_> {
         let waits = report.findings.iter().find(|found| is_one(found, &[&kinds::RECOVERY_WAITS]));
         if let Some(finding) = waits {
             if !self.may_lose() {
+                return Ok(());
+            }
+            let volume = &self.context.volume;
+            if recovery::drop_contradicted(volume, &self.device, self.steps)? {
                 return Ok(());
             }
             self.drop_later(finding)?;

@@ -374,7 +374,7 @@ impl Edit<'_> {
     }
 
     /// Does the way up from a directory lead to the root, and not over `ino`?
-    fn is_below_root(&self, dir: Nid, ino: Nid) -> bool {
+    pub(super) fn is_below_root(&self, dir: Nid, ino: Nid) -> bool {
         let mut at = dir;
         for _ in 0..DEPTH {
             if at == Nid::ROOT {

@@ -21,12 +21,13 @@ use crate::format::{Inode, NodeFooter, inode};
 use crate::nat::NatTable;
 use crate::options::MountOptions;
 use crate::recovery::chain::{self, ChainNode};
+use crate::recovery::unknown;
 use crate::recovery::versions::Versions;
 
 /// One thread, so that of two owners of a block the second one is always the same.
 pub(super) const THREADS: usize = 1;
 /// Memory for the caches of the mount.
-const CACHE_BYTES: usize = 16 << 20;
+pub(super) const CACHE_BYTES: usize = 16 << 20;
 
 /// The volume after its recovery, and what was recovered. What cannot be is a finding.
 ///
@@ -53,7 +54,10 @@ pub(super) fn recover(
     };
     let runtime = watch.0.clone();
     let is_safe = replay::is_safe(device, watch, THREADS, (&replay::LISTS, findings))?;
-    if !is_safe || pending == Pending::Unknown {
+    if is_safe && pending == Pending::Contradicted {
+        replay::waits(findings);
+    }
+    if !is_safe || pending != Pending::Fsynced {
         return Ok((Some(volume), None));
     }
     // A recovery that fails must leave nothing.
@@ -105,8 +109,37 @@ fn drop_damaged(volume: &Volume, device: &Arc<dyn BlockDevice>, steps: &mut Step
     let Some(damaged) = damaged.filter(|damaged| !damaged.is_empty()) else { return Ok(false) };
     let inodes: BTreeSet<Nid> =
         damaged.iter().flat_map(|node| [node.footer.nid, node.footer.ino]).collect();
+    unmark(volume, (device, steps), &followed.nodes, (&inodes, &damaged))?;
+    Ok(true)
+}
+
+/// Takes the marks from the nodes of inodes whose numbers are nodes of other inodes, as
+/// [`drop_damaged`]. False if there are none.
+pub(super) fn drop_contradicted(
+    volume: &Volume,
+    device: &Arc<dyn BlockDevice>,
+    steps: &mut Steps,
+) -> Result<bool> {
+    let Volume { buffers, layout, loaded, journals, .. } = volume;
+    let followed = chain::follow(buffers, layout, &loaded.checkpoint)?;
+    let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
+    let selected = chain::select(&followed.nodes, &nat)?;
+    let found = unknown::contradicted(&followed.nodes, &selected, &nat)?;
+    let inodes: BTreeSet<Nid> = found.into_keys().collect();
+    unmark(volume, (device, steps), &followed.nodes, (&inodes, &[]))?;
+    Ok(!inodes.is_empty())
+}
+
+/// Takes the marks from nodes of inodes, and lists what is lost. Damaged nodes become others.
+fn unmark(
+    volume: &Volume,
+    (device, steps): (&Arc<dyn BlockDevice>, &mut Steps),
+    nodes: &[ChainNode],
+    (inodes, damaged): (&BTreeSet<Nid>, &[ChainNode]),
+) -> Result<()> {
+    let layout = &volume.layout;
     let mut lost: BTreeMap<Nid, BTreeSet<Vec<u8>>> = BTreeMap::new();
-    for node in followed.nodes.iter().filter(|node| inodes.contains(&node.footer.ino)) {
+    for node in nodes.iter().filter(|node| inodes.contains(&node.footer.ino)) {
         let at = node.addr.bytes();
         let mut image = device.read_at(at, BLOCK_SIZE)?.to_vec();
         let record = Inode::decode(&image, node.footer.ino, layout.features);
@@ -133,7 +166,7 @@ fn drop_damaged(volume: &Volume, device: &Arc<dyn BlockDevice>, steps: &mut Step
             steps.add(step.losing(*b"", &*what_of(&name)));
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// What is lost of a file with this name.

@@ -71,7 +71,7 @@ impl Edit<'_> {
     }
 
     /// The name of an entry.
-    fn name_in(&self, found: Found) -> Result<Vec<u8>> {
+    pub(super) fn name_in(&self, found: Found) -> Result<Vec<u8>> {
         let bytes = self.dir_block(found.dir, found.block)?.unwrap_or_default();
         let entry = Dentries::new(&bytes).next(found.slot).and_then(|entry| entry.ok());
         Ok(entry.map(|entry| entry.name.to_vec()).unwrap_or_default())
