@@ -16,6 +16,12 @@ use crate::format::layout::inodes;
 /// its map is sound, and it counts just the blocks of the map and of its attributes.
 pub(super) fn shared(state: &State, ino: Ino, record: &Record) -> Result<Vec<(u64, u64)>, Wrong> {
     let mut count = Count::new(state, record);
+    if ino == inodes::RESIZE {
+        // It has one block, which leads to reserved ones of the volume.
+        let blocks = decode_inode(&record.block).into_iter().filter(|block| *block != 0);
+        blocks.for_each(|block| count.add(state.cluster(block.into()), 1));
+        return Ok(count.shared);
+    }
     if has_map(record) {
         walk(state, ino, record, &mut count);
     }

@@ -269,3 +269,33 @@ fn a_wrong_bit_of_a_directory_is_corrected() {
         assert_corrected(&flipped(&sound, root, bit), &before, &hurt, &what);
     }
 }
+
+/// The indirect block of a file is one bit away from contents that only it leads to.
+#[test]
+fn a_wrong_bit_may_lead_to_contents_of_the_file_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 8 << 20, &["-t", "ext2", "-b", "1024", "-N", "512"]);
+    let mount = KernelMount::new(&path, "");
+    for number in 0..40 {
+        std::fs::write(mount.path().join(number.to_string()), [b'f'; 50_000]).unwrap();
+    }
+    mount.unmount();
+    let sound = read_image(&path).unwrap();
+    let before = snapshot(sound.fork());
+    let mut tried = 0;
+    for number in 0..40 {
+        let blocks = debugfs(&path, &format!("blocks /{number}"));
+        let blocks: Vec<u64> =
+            blocks.split_whitespace().filter_map(|one| one.parse().ok()).collect();
+        // 12 blocks of contents, the indirect one, and 37 that it leads to.
+        let (indirect, below) = (blocks[12], &blocks[13..]);
+        let place = place_of(&path, &format!("/{number}")) + I_BLOCK + 12 * 4;
+        for bit in (0..13).filter(|bit| below.contains(&(indirect ^ 1 << bit))) {
+            let device = flipped(&sound, place, bit);
+            assert_corrected(&device, &before, &hurt, &format!("/{number}: bit {bit}"));
+            tried += 1;
+        }
+    }
+    assert!(tried > 10, "{tried} bits");
+}

@@ -6,7 +6,8 @@
 //! doubt: a newer version in a block that the SIT does not call used, either, and a block in use
 //! that the summary gives to the node, and that cannot be read as one. That one is none if the SIT
 //! calls other numbers of nodes used than the checkpoint counts: then its entry is an old one, and
-//! the block was freed since.
+//! the block was freed since. If the numbers are the same, a node of which the SIT calls all
+//! versions free was deleted.
 //!
 //! Without such a node nothing is read. Memory: at most [`MOST`] nodes.
 
@@ -43,9 +44,12 @@ struct Suspect {
 /// Signs of a newer version of a node, the best one last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sign {
+    /// The version, which the SIT calls free as the older one.
+    Freed(u64),
     /// The block is in use and the node's, as the summary says, and no readable version of it.
     Unreadable,
-    /// The version, by which the newest one is the last.
+    /// The version, by which the newest one is the last. The SIT says of one of them nothing
+    /// possible.
     Newer(u64),
     /// As before, and the SIT calls the block used.
     Present(u64),
@@ -121,7 +125,8 @@ impl Older {
             let kind = match sign {
                 Sign::Present(_) => &kinds::NAT_ADDRESS,
                 Sign::Unreadable if !is_counted => continue,
-                Sign::Newer(_) | Sign::Unreadable => &kinds::NAT_DOUBT,
+                Sign::Freed(_) if is_counted => continue,
+                Sign::Freed(_) | Sign::Newer(_) | Sign::Unreadable => &kinds::NAT_DOUBT,
             };
             let place = Place::node(nid.get()).of_inode(suspect.footer.ino.get());
             context.add(Finding::new(kind, place.at_block(addr.get())));
@@ -171,8 +176,11 @@ fn look(
         let is_newer = (age(suspect.footer.cp_ver).saturating_add(1)..now).contains(&then);
         let is_possible = suspect.is_free || stray.is_used != Some(false);
         if is_same && is_newer && is_possible {
-            let is_present = is_used && suspect.is_free;
-            let sign = if is_present { Sign::Present(then) } else { Sign::Newer(then) };
+            let sign = match (suspect.is_free, stray.is_used) {
+                (true, Some(true)) => Sign::Present(then),
+                (true, Some(false)) => Sign::Freed(then),
+                _ => Sign::Newer(then),
+            };
             suspect.sign = suspect.sign.max(Some((sign, stray.addr)));
         }
         // An older version, or a deleted node that had the number before.
