@@ -51,7 +51,7 @@ impl MemoryDevice {
 
     /// Zero bytes with the given size and units.
     #[must_use]
-    pub fn with_geometry(geometry: Geometry) -> Self {
+    pub(crate) fn with_geometry(geometry: Geometry) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Rank::Leaf, Chunks::new())).collect();
         Self { geometry, shards }
     }

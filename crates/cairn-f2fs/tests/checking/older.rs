@@ -95,9 +95,11 @@ impl Second {
     }
 }
 
-/// A volume whose files changed, and the nodes of these files: their path, number, and the places
-/// of their older and present versions.
-fn changed() -> (Judge, Vec<(&'static str, u32, [u64; 2])>) {
+/// A node of a file: its path, number, and the places of its older and present versions.
+type Changed = (&'static str, u32, [u64; 2]);
+
+/// A volume whose files changed, and the nodes of these files.
+fn changed() -> (Judge, Vec<Changed>) {
     let old = Judge::new(&[]);
     let device: Arc<MemoryDevice> = Arc::new(planted(&[]).fork());
     let fs = open(device.clone(), "nodiscard,mode=lfs");

@@ -78,8 +78,8 @@ pub enum Threads {
 }
 
 /// In which threads the command with these arguments runs. A process with several threads cannot
-/// enter namespaces, and a mount namespace that a thread makes is its own. So the processes of a run
-/// have one thread, and the server gets its mount namespace here, before there are others.
+/// enter namespaces, and a mount namespace that a thread makes is its own. So the processes of a
+/// run have one thread, and the server gets its mount namespace here, before there are others.
 ///
 /// # Errors
 /// The server gets no mount namespace.

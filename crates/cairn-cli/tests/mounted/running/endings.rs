@@ -162,8 +162,8 @@ fn copies_of_an_image_whose_server_was_killed_are_whole() {
     }
 }
 
-/// With limits of addresses or of the stack, commands run in a thread of their own. Those that enter
-/// namespaces must not.
+/// With limits of addresses or of the stack, commands run in a thread of their own. Those that
+/// enter namespaces must not.
 #[test]
 fn limits_of_addresses_and_of_the_stack_stop_no_run() {
     let root = Root::new(FORMATS[0]);

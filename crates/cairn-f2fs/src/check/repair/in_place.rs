@@ -130,9 +130,9 @@ impl Edit<'_> {
         Ok(is_changed)
     }
 
-    /// Writes the counts of nodes and blocks into the pack in use, if more was found than it counts,
-    /// and the new checkpoint's version into what was fsynced behind it: with another SIT alone,
-    /// that could not be recovered any more.
+    /// Writes the counts of nodes and blocks into the pack in use, if more was found than it
+    /// counts, and the new checkpoint's version into what was fsynced behind it: with another SIT
+    /// alone, that could not be recovered any more.
     pub(super) fn write_counts_in_place(&self) -> Result<()> {
         let (totals, loaded) = (&self.context.totals, &self.context.volume.loaded);
         let number = |count| u32::try_from(Totals::get(count)).unwrap_or(u32::MAX);
