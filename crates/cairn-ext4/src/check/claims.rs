@@ -1,6 +1,7 @@
 //! [`Claims`]: the visitor of a map that claims its blocks; [`Owners`]: the one that tells whose
 //! blocks were claimed twice.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::{Ino, Pba};
@@ -29,6 +30,9 @@ pub(super) struct Claims<'a> {
     pub(super) pieces: u64,
     /// The whole map was seen, and no other file has a part of it.
     pub(super) is_whole: bool,
+    /// Blocks of the map that were claimed before, by this file or another, and that the walk has
+    /// gone down from since.
+    seen: HashSet<u64>,
     first: Option<Pba>,
     /// The last cluster, of the file and of the volume.
     last_cluster: Option<(u64, u64)>,
@@ -47,6 +51,7 @@ impl<'a> Claims<'a> {
             behind: 0,
             pieces: 0,
             is_whole: true,
+            seen: HashSet::new(),
             first: None,
             last_cluster: None,
             next_pba: 0,
@@ -158,7 +163,7 @@ impl Visitor for Claims<'_> {
             return false;
         }
         // What lies below is the file's, too, even if another file has this block as contents.
-        self.claim_block(pba) || Owners::may_read(self.state, pba)
+        self.claim_block(pba) || self.seen.insert(pba.get()) && Owners::may_read(self.state, pba)
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -180,17 +185,23 @@ impl Visitor for Claims<'_> {
     }
 }
 
-/// As many blocks of several files may be read on each volume. One triple indirect block leads to
-/// 2^20 blocks of pointers, if blocks have 4 KiB.
-const LEAST_READS: u64 = 1 << 21;
+/// How often each block of a volume may be read as one of several files, on the average. A map that
+/// leads anywhere reads each once in each of the walks.
+const READS: u64 = 8;
 
 /// Finds the blocks of a file that were claimed twice.
 pub(super) struct Owners<'a> {
-    pub(super) state: &'a State,
-    pub(super) ino: Ino,
+    state: &'a State,
+    ino: Ino,
+    /// Blocks of several files that the walk has gone down from.
+    seen: HashSet<u64>,
 }
 
-impl Owners<'_> {
+impl<'a> Owners<'a> {
+    pub(super) fn new(state: &'a State, ino: Ino) -> Self {
+        Self { state, ino, seen: HashSet::new() }
+    }
+
     fn look(&self, at: u64, pba: Pba, len: u64) {
         let state = self.state;
         let last = pba.get().saturating_add(len).saturating_sub(1);
@@ -209,16 +220,18 @@ impl Owners<'_> {
     /// May a walk read this block? Blocks of one file are read once; those of several files, so
     /// often that no wrong pointer reaches the limit, and a volume of nothing else ends.
     pub(super) fn may_read(state: &State, pba: Pba) -> bool {
-        if !state.twice.contains(state.cluster(pba.get())) {
-            return true;
-        }
+        !state.twice.contains(state.cluster(pba.get())) || Self::may_read_again(state)
+    }
+
+    /// As [`Owners::may_read`], of a block that this walk has read before.
+    pub(super) fn may_read_again(state: &State) -> bool {
         state.totals.read_twice.fetch_add(1, Relaxed);
         !Self::are_too_many(state)
     }
 
     /// Was so much read of blocks of several files that walks end before their maps do?
     pub(super) fn are_too_many(state: &State) -> bool {
-        state.totals.read_twice.load(Relaxed) > state.layout.blocks_count.max(LEAST_READS)
+        state.totals.read_twice.load(Relaxed) > state.layout.blocks_count.saturating_mul(READS)
     }
 }
 
@@ -229,7 +242,11 @@ impl Visitor for Owners<'_> {
 
     fn node(&mut self, at: u64, pba: Pba) -> bool {
         self.look(at, pba, 1);
-        self.state.system.count_range(pba.get(), 1) == 0 && Self::may_read(self.state, pba)
+        let is_new = !self.state.twice.contains(self.state.cluster(pba.get()))
+            || self.seen.insert(pba.get());
+        is_new
+            && self.state.system.count_range(pba.get(), 1) == 0
+            && Self::may_read(self.state, pba)
     }
 
     fn fault(&mut self, _: Fault) {}

@@ -64,10 +64,10 @@ fn without_behind(state: &State, ino: Ino, record: &Record) -> Option<[u8; ROOT_
     }
     let mut block = record.block;
     encode(&slots, &mut block);
-    let mut count = Count::new(state, record);
     if !is_behind {
         return None;
     }
+    let mut count = Count { is_besides: true, ..Count::new(state, record) };
     indirect::walk(state, &block, &mut count);
     count.end(record).ok().map(|_| block)
 }
@@ -85,6 +85,8 @@ struct Count<'a> {
     clusters: u64,
     /// The last cluster, of the file and of the volume.
     last: Option<(u64, u64)>,
+    /// The map is walked besides by the walk that claims its blocks.
+    is_besides: bool,
     shared: Vec<(u64, u64)>,
     is_wrong: bool,
 }
@@ -92,7 +94,8 @@ struct Count<'a> {
 impl<'a> Count<'a> {
     fn new(state: &'a State, record: &Record) -> Self {
         let most = record.blocks_512 >> state.units() >> state.layout.cluster_bits;
-        Self { state, most, clusters: 0, last: None, shared: Vec::new(), is_wrong: false }
+        let (last, is_besides, shared) = (None, false, Vec::new());
+        Self { state, most, clusters: 0, last, is_besides, shared, is_wrong: false }
     }
 
     fn add(&mut self, first: u64, count: u64) {
@@ -137,7 +140,10 @@ impl Visitor for Count<'_> {
     fn node(&mut self, _: u64, pba: Pba) -> bool {
         self.is_wrong |= self.is_system(pba, 1);
         self.add(self.state.cluster(pba.get()), 1);
-        self.is_wrong |= !Owners::may_read(self.state, pba);
+        self.is_wrong |= match self.is_besides {
+            true => !Owners::may_read_again(self.state),
+            false => !Owners::may_read(self.state, pba),
+        };
         !self.is_wrong
     }
 

@@ -44,6 +44,6 @@ fn look(state: &State, ino: Ino) {
         state.findings.add(Finding::new(&kinds::MAP_TWICE, place));
     }
     if has_map(&record) {
-        counted::walk(state, ino, &record, &mut Owners { state, ino });
+        counted::walk(state, ino, &record, &mut Owners::new(state, ino));
     }
 }

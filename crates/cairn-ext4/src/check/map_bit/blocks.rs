@@ -17,6 +17,8 @@ pub(in super::super) struct Blocks<'a> {
     state: &'a State,
     /// The blocks that its map has now: where they begin, and how many, in their order.
     own: Vec<(u64, u64)>,
+    /// Where these end, in order.
+    ends: Vec<u64>,
     /// The bitmaps of groups, if they can be read.
     bitmaps: BTreeMap<u32, Option<IoBuf>>,
     /// The bitmaps are not asked.
@@ -24,8 +26,10 @@ pub(in super::super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(in super::super) const fn new(state: &'a State, own: Vec<(u64, u64)>) -> Self {
-        Self { state, own, bitmaps: BTreeMap::new(), is_unmarked: false }
+    pub(in super::super) fn new(state: &'a State, own: Vec<(u64, u64)>) -> Self {
+        let mut ends: Vec<u64> = own.iter().map(|(from, len)| from.saturating_add(*len)).collect();
+        ends.sort_unstable();
+        Self { state, own, ends, bitmaps: BTreeMap::new(), is_unmarked: false }
     }
 
     /// Are all of these blocks in use by the bitmap, and no other file's?
@@ -69,15 +73,13 @@ impl<'a> Blocks<'a> {
     }
 
     fn is_own(&self, block: u64) -> bool {
-        let behind = self.own.partition_point(|(from, _)| *from <= block);
-        let run = behind.checked_sub(1).and_then(|at| self.own.get(at));
-        run.is_some_and(|(from, len)| block < from.saturating_add(*len)) || self.times(block) > 0
+        self.times(block) > 0
     }
 
     /// How often the map has the block now.
     fn times(&self, block: u64) -> usize {
-        let has = |(from, len): &&(u64, u64)| (*from..from.saturating_add(*len)).contains(&block);
-        self.own.iter().filter(has).count()
+        let begun = self.own.partition_point(|(from, _)| *from <= block);
+        begun.saturating_sub(self.ends.partition_point(|end| *end <= block))
     }
 
     /// Is the block in use by the bitmap?
