@@ -51,7 +51,7 @@ use crate::failure::{Failure, Status};
 #[must_use]
 pub fn main() -> ExitCode {
     limits::let_large_writes_fail();
-    match commands::run::threads(std::env::args_os().skip(1)) {
+    match commands::run::prepare_threads(std::env::args_os().skip(1)) {
         Ok(commands::run::Threads::First) => return run(std::env::args_os().collect()),
         Ok(commands::run::Threads::Several) => {}
         Err(failure) => {

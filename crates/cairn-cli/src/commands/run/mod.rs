@@ -77,13 +77,14 @@ pub enum Threads {
     Several,
 }
 
-/// In which threads the command with these arguments runs. A process with several threads cannot
-/// enter namespaces, and a mount namespace that a thread makes is its own. So the processes of a
-/// run have one thread, and the server gets its mount namespace here, before there are others.
+/// Says in which threads the command with these arguments runs, and gives the server of a run its
+/// mount namespace. A process with several threads cannot enter namespaces, and a mount namespace
+/// that a thread makes is its own: so the processes of a run have one thread, and the server gets
+/// its namespace before it has others.
 ///
 /// # Errors
 /// The server gets no mount namespace.
-pub fn threads(mut words: impl Iterator<Item = OsString>) -> Outcome<Threads> {
+pub fn prepare_threads(mut words: impl Iterator<Item = OsString>) -> Outcome<Threads> {
     let is_stage = match words.next() {
         Some(word) if word == "run" => return Ok(Threads::First),
         word => word.is_some_and(|word| word == starting::NAME),
