@@ -71,6 +71,8 @@ pub(super) struct Totals {
     pub(super) read_values: AtomicU64,
     /// Blocks that more than one file has, and that a walk reads nevertheless.
     pub(super) read_twice: AtomicU64,
+    /// Blocks of maps that were read in search of a wrong bit.
+    pub(super) read_for_bits: AtomicU64,
 }
 
 /// What the phases share.

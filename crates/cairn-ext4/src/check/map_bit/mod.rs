@@ -12,18 +12,19 @@
 //! It is looked for after the walk through all inodes, when it is known which blocks nobody has.
 
 mod blocks;
+mod seen;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba};
 use cairn_block::IoBuf;
 use cairn_vfs::FileKind;
 
-use super::map;
 use super::map::has_map;
 use super::state::State;
-use super::visitor::{Fault, Run, Visitor};
 use crate::format::extent::{ROOT_BYTES, ROOT_CAPACITY, block_capacity};
 use crate::format::features::{Compat, RoCompat};
 use crate::format::indirect::decode;
@@ -31,11 +32,14 @@ use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 use crate::format::xattr::MAGIC;
 pub(super) use blocks::Blocks;
+use seen::{MOST_NODES, Seen};
 
-/// Blocks of a map that are looked at, at most.
-const MOST_NODES: usize = 1024;
 /// Blocks of maps that are read for one inode, at most.
-const MOST_READS: usize = 1 << 17;
+const MOST_READS: u64 = 1 << 17;
+/// Blocks of maps that are read for all inodes, at most.
+const MOST_READS_OF_ALL: u64 = 1 << 18;
+/// Bytes of a block of a map whose bits cost as much as one read.
+const BYTES_OF_READ: u64 = 128;
 /// Offset of `i_block` in a record.
 const I_BLOCK: usize = 40;
 /// Bytes of an extent, an index, and the header before them.
@@ -155,72 +159,6 @@ fn is_named(state: &State, ino: Ino, seen: &Seen) -> bool {
     word.is_some_and(|word| u64::from(u32::from_le_bytes(*word)) == ino.get())
 }
 
-/// What a walk has seen of a map.
-#[derive(Default)]
-struct Seen {
-    runs: Vec<Run>,
-    nodes: Vec<Pba>,
-    is_faulty: bool,
-}
-
-impl Seen {
-    fn of(state: &State, ino: Ino, record: &Record) -> Self {
-        let mut seen = Self::default();
-        map::walk(state, ino, record, &mut seen);
-        seen
-    }
-
-    /// The first block of the file.
-    fn first_block(&self, state: &State) -> Option<IoBuf> {
-        let first = self.runs.iter().find(|run| run.start == 0);
-        first.and_then(|run| state.source.block(run.pba).ok())
-    }
-
-    /// The file block behind the last one with contents.
-    fn end(&self) -> u64 {
-        let written = self.runs.iter().filter(|run| !run.unwritten);
-        written.map(Run::end).max().unwrap_or(0)
-    }
-
-    /// How often the file goes on elsewhere than behind its last block, and how often before it.
-    fn order(&self) -> i64 {
-        if self.is_faulty {
-            return i64::MAX;
-        }
-        let behind = self.runs.iter().map(|run| run.pba.get().saturating_add(run.len));
-        let next = self.runs.iter().skip(1).map(|run| run.pba.get());
-        let pairs = behind.zip(next);
-        let back = pairs.clone().filter(|(behind, next)| behind > next).count();
-        let breaks = pairs.filter(|(behind, next)| behind != next).count();
-        i64::try_from(breaks.saturating_add(back)).unwrap_or(i64::MAX)
-    }
-
-    /// The blocks of the volume: where they begin, and how many, in their order.
-    fn ranges(&self) -> Vec<(u64, u64)> {
-        let runs = self.runs.iter().map(|run| (run.pba.get(), run.len));
-        let mut ranges: Vec<_> = runs.chain(self.nodes.iter().map(|pba| (pba.get(), 1))).collect();
-        ranges.sort_unstable();
-        ranges
-    }
-}
-
-impl Visitor for Seen {
-    fn data(&mut self, run: Run) {
-        self.runs.push(run);
-    }
-
-    fn node(&mut self, _: u64, pba: Pba) -> bool {
-        self.nodes.push(pba);
-        let is_short = self.nodes.len() <= MOST_NODES;
-        self.is_faulty |= !is_short;
-        is_short
-    }
-
-    fn fault(&mut self, _: Fault) {
-        self.is_faulty = true;
-    }
-}
-
 /// The search for the bit of one inode.
 struct Search<'a> {
     state: &'a State,
@@ -231,7 +169,7 @@ struct Search<'a> {
     /// With one bit of the size changed, all would fit, too.
     by_size: bool,
     /// Blocks that were read.
-    reads: usize,
+    reads: u64,
     /// Bits by which all fits, and whether the size ends in the last block.
     found: Vec<(WrongBit, bool)>,
 }
@@ -292,8 +230,11 @@ impl Search<'_> {
         if !self.found.is_empty() {
             return Some(());
         }
-        for pba in nodes.iter().take(MOST_NODES) {
+        // A block that leads to itself is seen often.
+        let mut looked = BTreeSet::new();
+        for pba in nodes.iter().take(MOST_NODES).filter(|pba| looked.insert(**pba)) {
             let Ok(bytes) = self.state.source.block(*pba) else { continue };
+            self.count(as_u64(bytes.len()).div_ceil(BYTES_OF_READ))?;
             part(self, Part { pba: *pba, from: 0, bytes: &bytes })?;
         }
         Some(())
@@ -366,30 +307,30 @@ impl Search<'_> {
         let (state, ino) = (self.state, self.ino);
         let seen = state.source.with_byte(part.pba, at, right, || {
             let record = state.record(ino)?;
-            Some((Seen::of(state, ino, &record), record))
+            Some((Seen::until_fault(state, ino, &record), record))
         });
         let (seen, record) = seen?;
-        self.reads = self.reads.saturating_add(seen.nodes.len()).saturating_add(1);
+        let reads = as_u64(seen.nodes.len()).saturating_add(1);
         if self.has_blocks(&record, &seen)
             && let Some(is_exact) = ends(state, ino, &record, &seen)
             && let blocks = seen.ranges()
             && !blocks.is_empty()
             && !self.blocks.would_leak(&blocks)
         {
-            let is_doubted = self.by_size && !is_dense(&seen);
+            let is_doubted = self.by_size && !seen.is_dense();
             let gain = self.order.saturating_sub(seen.order());
             let found = WrongBit { pba: part.pba, at, stored, right, is_doubted, gain, blocks };
             self.found.push((found, is_exact));
         }
-        (self.reads <= MOST_READS).then_some(())
+        self.count(reads)
     }
-}
 
-/// Is there no hole before the last run?
-fn is_dense(seen: &Seen) -> bool {
-    let mut runs = seen.runs.iter().rev();
-    let last = runs.next().map_or(0, |run| run.start);
-    last == runs.next().map_or(0, Run::end)
+    /// `None` if too much was read.
+    fn count(&mut self, reads: u64) -> Option<()> {
+        self.reads = self.reads.saturating_add(reads);
+        let before = self.state.totals.read_for_bits.fetch_add(reads, Relaxed);
+        (self.reads <= MOST_READS && before <= MOST_READS_OF_ALL).then_some(())
+    }
 }
 
 /// The bit of an extent that says that it was never written.
