@@ -189,6 +189,11 @@ cairn_check::kinds! {
             of two blocks name each other's pointers; or another pointer of the node leads there, \
             and the empty one that the summary names belongs to the blocks around it.",
         "The pointer is set to the block, and the one that led there is empty again.";
+    /// A block in use whose pointer may have none.
+    BLOCK_DOUBT = "f2fs.block.doubt", Losing,
+        "A block is in use, and its summary names a pointer that reserves a place without a block: \
+            nothing says whether the pointer is wrong or the SIT.",
+        "The pointer is set to the block.";
     /// A data pointer leads to a free block.
     BLOCK_FREE = "f2fs.block.free", Losing,
         "A data pointer leads to a block that the SIT calls free and that no summary gives the \

@@ -162,6 +162,11 @@ fn exchanged(
     Ok(None)
 }
 
+/// A block in use whose pointer may have none.
+pub(super) fn doubted(addr: BlockAddr, named: Summary, ino: Nid) -> Finding {
+    Finding { kind: &kinds::BLOCK_DOUBT, ..unlinked(addr, named, ino, None) }
+}
+
 /// A block that another pointer should lead to, and the file block whose pointer leads there
 /// although it should lead nowhere, if there is one.
 pub(super) fn unlinked(addr: BlockAddr, named: Summary, ino: Nid, instead: Option<u64>) -> Finding {

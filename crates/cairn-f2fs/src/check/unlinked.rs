@@ -67,10 +67,16 @@ impl Left {
                     let count = empty.entry(ino).or_default();
                     *count = count.saturating_add(1);
                 }
-                found.push((addr, owner, ino, is_empty));
+                found.push((addr, owner, ino, pointer));
             }
         }
-        for (addr, owner, ino, is_empty) in found {
+        for (addr, owner, ino, pointer) in found {
+            let is_empty = pointer == BlockAddr::NULL;
+            if pointer == BlockAddr::NEW {
+                // The inode counts a reserved place as one with a block.
+                context.add(owners::doubted(addr, owner, ino));
+                continue;
+            }
             let count = empty.get(&ino).copied().unwrap_or_default();
             if !is_empty || count <= context.lacking.of(ino) {
                 context.add(owners::unlinked(addr, owner, ino, None));

@@ -300,8 +300,9 @@ impl Edit<'_> {
         }
         let scope = self.scope;
         let mut changed = false;
-        for finding in found.iter().filter(|found| is_one(found, &[&kinds::BLOCK_UNLINKED])) {
-            changed |= self.link_block(finding)?;
+        let unlinked = [&kinds::BLOCK_UNLINKED, &kinds::BLOCK_DOUBT];
+        for finding in found.iter().filter(|found| is_one(found, &unlinked)) {
+            changed |= scope.allows(finding.kind) && self.link_block(finding)?;
         }
         for finding in found.iter().filter(|found| is_one(found, &[&kinds::NAT_UNREACHABLE])) {
             changed |= scope.allows(finding.kind) && self.link_node(finding)?;

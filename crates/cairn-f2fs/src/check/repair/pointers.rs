@@ -35,7 +35,13 @@ impl Edit<'_> {
         {
             self.set_pointer(slot, BlockAddr::NULL)?;
         }
-        self.mended(finding);
+        match ino_of(&finding.place).filter(|_| finding.kind.code == kinds::BLOCK_DOUBT.code) {
+            None => self.mended(finding),
+            Some(ino) => {
+                let what = "zeros, if there was no block: it may have old contents";
+                self.lost((&kinds::BLOCK_DOUBT, finding.place.clone()), ino, what);
+            }
+        }
         Ok(true)
     }
 
