@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cairn_base::Ino;
+use cairn_base::{Ino, Tid};
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
@@ -57,8 +57,8 @@ pub(crate) fn journal_area(
     Ok(Some(JournalArea { device, block_size: layout.block_size, extents, since }))
 }
 
-/// Does the journal hold changes, whatever the superblock says? False if it cannot be read: whoever
-/// needs it finds out why.
+/// Does the journal hold changes that a mount replays, whatever the superblock says? False if it
+/// cannot be read: whoever needs it finds out why.
 ///
 /// # Errors
 /// The device failed.
@@ -67,17 +67,58 @@ pub(crate) fn holds_log(
     superblock: &Superblock,
     layout: &Layout,
 ) -> Result<bool> {
+    match readable(device, superblock, layout)? {
+        Some(area) => Ok(is_begun(&area) && old_log(&area, superblock)?.is_none()),
+        None => Ok(false),
+    }
+}
+
+/// Does the journal have a log, be it an old one? As [`holds_log`].
+///
+/// # Errors
+/// As [`holds_log`].
+pub(crate) fn has_start(
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<bool> {
+    Ok(readable(device, superblock, layout)?.is_some_and(|area| is_begun(&area)))
+}
+
+/// The journal, if it can be read.
+fn readable(
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<Option<JournalArea>> {
     let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));
     match journal_area(superblock, layout, &buffers, device) {
-        Ok(Some(area)) => Ok(is_begun(&area)),
         Err(error @ Error::Device(_)) => Err(error),
-        _ => Ok(false),
+        found => Ok(found.ok().flatten()),
     }
 }
 
 /// Does the log hold changes? False if its superblock cannot be read.
 pub(crate) fn is_begun(area: &JournalArea) -> bool {
     cairn_jbd2::read_superblock(area).is_ok_and(|log| log.start != 0)
+}
+
+/// Is the log from before the volume was last left in order? The superblock asks for no recovery,
+/// and was written after all transactions of the journal: then the write that marked the log as
+/// empty was lost. Linux clears any log that the superblock does not ask for. Returns the number
+/// for the next transaction.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn old_log(area: &JournalArea, superblock: &Superblock) -> Result<Option<Tid>> {
+    if superblock.features().incompat(Incompat::RECOVER) || !is_begun(area) {
+        return Ok(None);
+    }
+    let last = match cairn_jbd2::survey::last_commit(area) {
+        Err(error @ cairn_jbd2::Error::Device(_)) => return Err(error.into()),
+        found => found.unwrap_or(None),
+    };
+    Ok(last.filter(|(time, _)| *time < superblock.written()).map(|(_, next)| next))
 }
 
 /// When the volume was made or mounted last: nothing of the log is older.

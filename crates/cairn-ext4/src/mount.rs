@@ -156,8 +156,12 @@ fn read_structures(
     let writable = stopped.is_none();
     // Recovery may change everything that was read before, including the superblock.
     let target = ReplayTarget { device: &device, budget: &budget, runtime, images: &images };
+    let is_old = match &journal {
+        Some(area) => recovery::forget_old(area, &probe.superblock, writable)?,
+        None => false,
+    };
     let Replayed { buffers, layout, device } = match &journal {
-        Some(area) if !options.no_load => {
+        Some(area) if !options.no_load && !is_old => {
             recovery::replay(area, &target, buffers, layout, writable)?
         }
         _ => Replayed { buffers, layout, device: device.clone() },

@@ -10,6 +10,8 @@ use cairn_jbd2::{FastCommit, JournalArea};
 use crate::error::{Error, Result};
 use crate::fast_commit::{self, ReplayTarget};
 use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
+use crate::journal_area::old_log;
 use crate::replayed_device::ReplayedDevice;
 use crate::store::LiveSuperblock;
 
@@ -21,6 +23,24 @@ pub(crate) struct Replayed {
     pub layout: Layout,
     /// The device, with what the log holds.
     pub device: Arc<dyn BlockDevice>,
+}
+
+/// Marks a log as empty that is older than the volume ([`old_log`]). True if it is: it must not be
+/// replayed.
+///
+/// # Errors
+/// The device failed.
+pub(crate) fn forget_old(
+    area: &JournalArea,
+    superblock: &Superblock,
+    writable: bool,
+) -> Result<bool> {
+    let Some(next) = old_log(area, superblock)? else { return Ok(false) };
+    tracing::warn!("the log of the journal is older than the volume: it is not replayed");
+    if writable {
+        cairn_jbd2::mark_empty(area, next)?;
+    }
+    Ok(true)
 }
 
 /// Replays an unclean journal with its fast commits: to the device if the volume is writable,

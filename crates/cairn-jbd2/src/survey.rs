@@ -119,6 +119,27 @@ pub fn survey(area: &JournalArea, mut visit: impl FnMut(LogBlock) -> bool) -> Re
     Ok(())
 }
 
+/// The last commit block of the journal, whatever its superblock says of the log: when it was
+/// written, in seconds since 1970, and the number that no transaction of the journal has reached.
+/// `None` if there is none, or none has a time.
+///
+/// # Errors
+/// As [`survey`].
+pub fn last_commit(area: &JournalArea) -> Result<Option<(u64, Tid)>> {
+    let mut next = read_superblock(area)?.sequence;
+    let mut last = 0;
+    survey(area, |block| {
+        if let LogContents::Commit(seconds, _) = block.contents {
+            last = last.max(seconds);
+        }
+        if block.tid.is_at_or_after(next) {
+            next = block.tid.next();
+        }
+        true
+    })?;
+    Ok((last > 0).then_some((last, next)))
+}
+
 /// The bytes of a copy, as they belong to its home.
 ///
 /// # Errors

@@ -124,8 +124,7 @@ cairn_check::kinds! {
         "The number is set.";
     /// Unused part of an inode table.
     GROUP_UNUSED = "ext4.group.unused", Accounting,
-        "The part of the inode table that the group calls unused has inodes in use, or is larger \
-            than the table.",
+        "The part of the inode table that is called unused has inodes in use, or is too large.",
         "The part is made smaller.";
     /// Checksum of a block bitmap.
     BLOCK_BITMAP_CHECKSUM = "ext4.block_bitmap.checksum", Accounting,
@@ -218,8 +217,7 @@ cairn_check::kinds! {
         "The byte is set.";
     /// A name in an encrypted directory.
     ENCRYPTION_NAME = "ext4.encryption.name", Losing,
-        "A name in an encrypted directory leads to an inode that is not encrypted as the directory \
-            is.",
+        "A name in an encrypted directory leads to an inode that is not encrypted as it is.",
         "The name is removed; the inode gets one in lost+found.";
     /// The policy of an encrypted directory.
     ENCRYPTION_POLICY = "ext4.encryption.policy", Accounting,
@@ -281,12 +279,15 @@ cairn_check::kinds! {
         "The later one is removed.";
     /// An extent that begins elsewhere than its neighbours leave room.
     EXTENT_START = "ext4.extent.start", Accounting,
-        "An extent of the file begins far from the only place that its neighbours and the size \
-            leave for it.",
+        "An extent begins far from the only place that its neighbours and the size leave for it.",
         "It begins there.";
     /// One bit of a block map.
     MAP_BIT = "ext4.map.bit", Accounting,
         "One bit of the map or of i_file_acl is wrong: with it right, size, counts and bitmap fit.",
+        "The bit is corrected.";
+    /// One bit of a map, or the bitmap.
+    MAP_DISPUTED = "ext4.map.disputed", Losing,
+        "One bit of the map may be wrong, or the bitmap is an old one: with the bit right, it fits.",
         "The bit is corrected.";
     /// An index that does not name its child's first block.
     EXTENT_INDEX = "ext4.extent.index", Accounting,
@@ -384,8 +385,7 @@ cairn_check::kinds! {
         "The place is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,
-        "An extended attribute has a name, a place of its value, or an access control list, that \
-            no reader accepts.",
+        "An extended attribute has a name, a place or an access list that no reader accepts.",
         "The attribute is removed.";
     /// Checksum of an attribute block.
     XATTR_CHECKSUM = "ext4.xattr.checksum", Losing,

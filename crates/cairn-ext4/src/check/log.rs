@@ -20,7 +20,7 @@ use crate::format::features::Incompat;
 use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{OFFSET, Superblock};
 use crate::groups::locate_unopened;
-use crate::journal_area;
+use crate::journal_area::{self, old_log};
 use crate::recovery;
 use crate::system_file::raw_record;
 
@@ -107,7 +107,8 @@ pub(super) fn find(
 
 /// A journal with a log, although the volume does not ask for its recovery: Linux refuses to mount
 /// it read-only, and else clears it. With transactions in the log, what asks for the recovery was
-/// lost, and is put right; else the log is marked as empty.
+/// lost, and is put right; else, or if the superblock was written after all of them, the log is
+/// marked as empty.
 fn not_empty(
     area: &JournalArea,
     device: &Arc<dyn BlockDevice>,
@@ -118,10 +119,12 @@ fn not_empty(
     if journal.start == 0 {
         return Ok(None);
     }
-    if state.damage.is_none() && state.end == journal.sequence {
+    let is_empty = state.damage.is_none() && state.end == journal.sequence;
+    let next = is_empty.then_some(state.end);
+    if let Some(next) = next.map_or_else(|| old_log(area, superblock), |next| Ok(Some(next)))? {
         let ino = journal_area::number(superblock);
         let place = Place::inode(ino.get()).in_field("s_start");
-        cairn_jbd2::mark_empty(area, state.end)?;
+        cairn_jbd2::mark_empty(area, next)?;
         let finding = Finding::new(&kinds::JOURNAL_FIELD, place);
         return Ok(Some((finding.stored(journal.start).computed(0_u32), false)));
     }

@@ -213,5 +213,5 @@ fn is_at_rest(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> Result<
     }
     let layout = Layout::new(superblock, device.geometry().size)?;
     probe::check_sectors(&**device, &layout)?;
-    Ok(!journal_area::holds_log(device, superblock, &layout)?)
+    Ok(!journal_area::has_start(device, superblock, &layout)?)
 }

@@ -69,7 +69,10 @@ fn replayed(
 /// Does the log hold changes that the superblock does not ask for? A mount replays them.
 fn holds_log(volume: &RawVolume) -> bool {
     let area = journal::area(volume).ok().flatten();
-    area.is_some_and(|area| journal_area::is_begun(&area))
+    area.is_some_and(|area| {
+        let is_old = || journal_area::old_log(&area, &volume.superblock);
+        journal_area::is_begun(&area) && !is_old().is_ok_and(|old| old.is_some())
+    })
 }
 
 /// Replays the log into the overlay: with its fast commits, or else what is sound of it.

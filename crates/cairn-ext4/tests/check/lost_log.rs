@@ -16,7 +16,7 @@ use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{KernelMount, command, mke2fs};
 
 use crate::damaged_log::{BLOCK, Counts, Crashed, FILES, is_refused, mounted};
-use crate::repaired::{complaint, injected, plan};
+use crate::repaired::{complaint, injected, plan, snapshot};
 use crate::support::{check, edit_superblock};
 
 const NO_SUMS: &str = "^metadata_csum,^metadata_csum_seed";
@@ -129,6 +129,49 @@ fn a_log_without_the_flag_of_a_recovery_is_replayed() {
     write_image(&device, &hurt).unwrap();
     command("e2fsck").arg("-fy").arg(&hurt).output().expect("e2fsck starts");
     assert_eq!(crashed.lost(mounted(&read_image(&hurt).unwrap()).as_ref()), [""; 0]);
+}
+
+/// The write that marks the log as empty was lost when the volume was unmounted. It was changed
+/// since: Linux clears the log, and nobody replays it over what is newer.
+#[test]
+fn a_log_that_is_older_than_the_volume_is_not_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    // Linux replays the log, removes what it has, and makes something else.
+    let mount = KernelMount::new(&at, "");
+    std::fs::remove_dir_all(mount.path().join("dir")).unwrap();
+    std::fs::create_dir(mount.path().join("newer")).unwrap();
+    std::fs::write(mount.path().join("newer/file"), "newer").unwrap();
+    mount.unmount();
+    let device = read_image(&at).unwrap();
+    // The time of the last write: later than all commits.
+    let wtime = 1024 + 48;
+    let written = u32::from_le_bytes(*device.read_at(wtime, 4).unwrap().first_chunk().unwrap());
+    device.write_at(wtime, (written + 10).to_le_bytes().to_vec()).unwrap();
+    let sound = snapshot(device.fork());
+    // The log of the first session, or only its superblock: the second one has written over the
+    // first blocks of it.
+    for blocks in [1, crashed.journal.len()] {
+        let device = device.fork();
+        for block in &crashed.journal[..blocks] {
+            let old = crashed.device.read_at(block * BLOCK, BLOCK as usize).unwrap();
+            device.write_at(block * BLOCK, old.to_vec()).unwrap();
+        }
+        sound.assert_same(&snapshot(device.fork()));
+        assert_eq!(codes(&device), ["ext4.journal.field"], "{blocks}");
+        sound.assert_same(&snapshot(mended(&device, Scope::Accounting, &hurt)));
+        // A mount that writes marks the log as empty.
+        let shared = Arc::new(device.fork());
+        let runtime: Arc<dyn Runtime> = Threads::new();
+        let label = TuneOptions { label: Some("other".into()), ..TuneOptions::default() };
+        tune(shared.clone(), runtime, &label).unwrap();
+        assert_eq!(complaint(&shared, &hurt), None, "{blocks}");
+        sound.assert_same(&snapshot(shared.fork()));
+        write_image(&device, &hurt).unwrap();
+        KernelMount::new(&hurt, "").unmount();
+        sound.assert_same(&snapshot(read_image(&hurt).unwrap()));
+    }
 }
 
 #[test]

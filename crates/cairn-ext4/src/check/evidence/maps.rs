@@ -61,7 +61,8 @@ pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
 fn candidate(state: &State, ino: Ino, bit: &WrongBit) -> Candidate {
     let size = u64::from(state.layout.block_size);
     let place = Place::inode(ino.get()).at_block(bit.pba.get()).at_offset(as_u64(bit.at));
-    let findings = vec![Finding::new(&kinds::MAP_BIT, place).hex(bit.stored, bit.right)];
+    let kind = if bit.is_disputed { &kinds::MAP_DISPUTED } else { &kinds::MAP_BIT };
+    let findings = vec![Finding::new(kind, place).hex(bit.stored, bit.right)];
     let at = bit.pba.get().saturating_mul(size).saturating_add(as_u64(bit.at));
     Candidate { findings, edits: vec![(at, vec![bit.right])], proof: Proof::Witness }
 }

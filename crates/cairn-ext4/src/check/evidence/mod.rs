@@ -41,6 +41,7 @@ pub(super) fn weight(report: &Report) -> u64 {
         // Of one file, wherever the rest is.
         &kinds::INODE_SIZE_UNPROVED,
         &kinds::XATTR_DISPUTED,
+        &kinds::MAP_DISPUTED,
     ];
     let telling = [
         &kinds::GROUP_CHECKSUM,
@@ -139,7 +140,8 @@ pub(super) fn single_bits(
 
 /// Does a report with such a bit right show that it was wrong? `before` is the one without it.
 pub(super) fn explains(candidate: &Candidate, before: &Report, report: &Report) -> bool {
-    let corrected = [kinds::MAP_BIT.code, kinds::SUPERBLOCK_CONTRADICTED.code];
+    let corrected =
+        [kinds::MAP_BIT.code, kinds::MAP_DISPUTED.code, kinds::SUPERBLOCK_CONTRADICTED.code];
     let count = |report: &Report| {
         let others = report.counts.iter().filter(|(kind, _)| !corrected.contains(&kind.code));
         others.fold(0_u64, |all, (_, count)| all.saturating_add(*count))

@@ -93,6 +93,8 @@ struct Lost {
     pba: u64,
     /// It counts one inode more than it has.
     is_exact: bool,
+    /// It has others.
+    is_shared: bool,
 }
 
 impl Search<'_> {
@@ -154,7 +156,9 @@ impl Search<'_> {
                     [user] if self.is_foreign(pba) => {
                         let is_settled = self.is_settled();
                         for one in lost {
-                            self.add(*user, pba, one.pba, one.is_exact && is_settled);
+                            // A bitmap that alone says so may be an old one.
+                            let is_proved = one.is_shared || state.twice.contains(pba);
+                            self.add(*user, pba, one.pba, one.is_exact && is_settled && is_proved);
                         }
                     }
                     _ => self.one_of(pba, &users, &lost),
@@ -265,7 +269,7 @@ impl Search<'_> {
                 let block = self.state.source.block(Pba(pba)).ok();
                 let counted = block.map_or(0, |block| xattr::refcount(&block));
                 let is_exact = counted == has.saturating_add(1) && self.blocks.is_marked(pba);
-                found.push(Lost { pba, is_exact });
+                found.push(Lost { pba, is_exact, is_shared: has > 0 });
             }
         }
         found

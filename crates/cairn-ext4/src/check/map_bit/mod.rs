@@ -7,7 +7,8 @@
 //!
 //! If only the bitmaps contradict the map, they may be what is wrong: after a power cut without a
 //! journal, or in two of their own bits. So a few blocks prove nothing then, and the map is
-//! believed, as e2fsck does it.
+//! believed, as e2fsck does it. Many are a dispute, because a bitmap may have lost a write: what it
+//! calls used was another file's then.
 //!
 //! It is looked for after the walk through all inodes, when it is known which blocks nobody has.
 
@@ -68,6 +69,8 @@ pub(super) struct WrongBit {
     pub(super) right: u8,
     /// One bit of the size may be wrong in its place.
     pub(super) is_doubted: bool,
+    /// Only the bitmaps say that it is wrong, which may be old ones.
+    pub(super) is_disputed: bool,
     /// How much less the file is in pieces then.
     pub(super) gain: i64,
     /// The blocks that the file has with the bit right: where they begin, and how many.
@@ -119,7 +122,7 @@ pub(super) fn find(state: &State, ino: Ino) -> Option<WrongBit> {
     let most = found.iter().map(|(bit, _)| bit.gain).max()?;
     found.retain(|(bit, _)| bit.gain == most);
     let (bit, _) = found.pop()?;
-    found.is_empty().then_some(bit)
+    found.is_empty().then_some(WrongBit { is_disputed: only_bitmaps, ..bit })
 }
 
 /// Does the map end where the size says? `Some(true)` if in the same block.
@@ -319,7 +322,8 @@ impl Search<'_> {
         {
             let is_doubted = self.by_size && !seen.is_dense();
             let gain = self.order.saturating_sub(seen.order());
-            let found = WrongBit { pba: part.pba, at, stored, right, is_doubted, gain, blocks };
+            let (pba, is_disputed) = (part.pba, false);
+            let found = WrongBit { pba, at, stored, right, is_doubted, is_disputed, gain, blocks };
             self.found.push((found, is_exact));
         }
         self.count(reads)

@@ -17,6 +17,11 @@ pub(super) fn mend(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Resu
     let code = finding.kind.code;
     let is_place = code.starts_with("ext4.map.") || finding.place.field == Some("i_file_acl");
     let in_block = finding.place.block.is_some();
+    // What another file has, too, may be its contents. It is mended when one of them has a copy.
+    let is_shared = mender.state.twice.contains(mender.state.cluster(record.file_acl.get()));
+    if is_shared && in_block && !code.starts_with("ext4.map.") {
+        return Ok(());
+    }
     let (location, mut bytes) = match in_block && !is_place {
         true => (XattrLocation::Block, mender.read(record.file_acl)?),
         false => (XattrLocation::Inode, record.extra.clone()),

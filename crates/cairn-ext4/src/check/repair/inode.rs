@@ -143,7 +143,7 @@ fn prune(mender: &mut Mender<'_>, ino: Ino, findings: &[&Finding]) -> Result<boo
     }
     for finding in findings {
         match finding.kind.severity {
-            Severity::Accounting => mender.step(finding),
+            Severity::Accounting if is_losing || !policy.is_cut => mender.step(finding),
             _ if is_checksum(finding) => mender.lose(finding, ino, DAMAGED),
             _ if !policy.is_cut && finding.kind.code == kinds::MAP_SYSTEM.code => {
                 mender.lose(finding, ino, WHOSE);

@@ -38,6 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
 use cairn_base::units::as_u64;
 use cairn_block::BlockDevice;
@@ -45,11 +46,14 @@ use cairn_check::repair::{Mend, Plan, Scope, Step, Steps};
 use cairn_check::{Finding, Findings, Kind, Observer, Report, Severity};
 
 use super::claims::Owners;
+use super::evidence::Candidate;
 use super::examine::{Examined, examine};
 use super::kinds;
 use super::proved::Proved;
+use super::state::State;
 use crate::error::{Error, Result};
 use mender::Mender;
+use paths::Paths;
 use stage::Stage;
 
 /// So many losses, if no more files are left, are hardly those of single defects.
@@ -156,11 +160,13 @@ impl Repair {
         {
             return Err(Error::Refused(why.clone()));
         }
-        if let Some(correction) = correction {
+        let is_allowed = |correction: &Candidate| {
+            correction.findings.iter().all(|finding| scope.allows(finding.kind))
+        };
+        if let Some(correction) = correction.filter(is_allowed) {
             // What else was found is found again, and more, when this is right.
             correction.write(&**device)?;
-            let steps_of = correction.findings.iter().map(mender::step);
-            steps_of.for_each(|step| steps.add(step));
+            correction.findings.iter().for_each(|finding| steps.add(corrected(&state, finding)));
             shorten(&mut report);
             return Ok(report);
         }
@@ -186,6 +192,18 @@ impl Repair {
         }
         shorten(&mut report);
         Ok(report)
+    }
+}
+
+/// The step of a correction.
+fn corrected(state: &State, finding: &Finding) -> Step {
+    let step = mender::step(finding);
+    match finding.place.inode.filter(|_| finding.kind.severity == Severity::Losing) {
+        Some(ino) => {
+            let path = Paths::find(state).of(Ino(ino));
+            step.losing(path, "its contents, if the bitmap is an old one")
+        }
+        None => step,
     }
 }
 

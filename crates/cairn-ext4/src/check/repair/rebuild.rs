@@ -202,15 +202,16 @@ fn forget_tail(extra: &mut [u8], ino: Ino) {
     xattr::encode_inode(extra, &others);
 }
 
-/// The blocks for a file: its own first. `None` if there is no room.
+/// The blocks for a file: its own first, which no other file has. `None` if there is no room.
 pub(super) fn places(mender: &Mender<'_>, own: &[Run], count: usize) -> Option<Vec<Pba>> {
     let state = mender.state;
     let mut places = Vec::new();
     let own = own.iter().filter(|_| state.layout.cluster_bits == 0);
     for run in own {
-        for at in 0..run.len {
-            if places.len() < count && !state.system.contains(run.pba.get().saturating_add(at)) {
-                places.push(Pba(run.pba.get().saturating_add(at)));
+        for block in run.pba.get()..run.pba.get().saturating_add(run.len) {
+            let is_free = !state.system.contains(block) && !state.twice.contains(block);
+            if places.len() < count && is_free {
+                places.push(Pba(block));
             }
         }
     }

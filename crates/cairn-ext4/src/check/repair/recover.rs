@@ -90,14 +90,17 @@ fn replay_log(
         true => log::replay(&mut log, device, layout, runtime)?,
         false => None,
     };
+    let is_left = refused.is_some() && !scope.allows(&kinds::JOURNAL_REPLAY);
+    if is_left && !found.features().incompat(Incompat::RECOVER) {
+        // With the flag that it lacks, Linux would replay what is intact of it.
+        device.write_at(OFFSET, found.encode().to_vec())?;
+        log.findings.retain(|finding| finding.kind.code != kinds::SUPERBLOCK_CONTRADICTED.code);
+    }
     log.findings.iter().for_each(|finding| steps.add(step(finding)));
-    if !is_unclean {
+    if !is_unclean || is_left {
         return Ok(log.findings);
     }
     if let Some(refused) = refused {
-        if !scope.allows(&kinds::JOURNAL_REPLAY) {
-            return Ok(log.findings);
-        }
         let context = Context { device, layout, runtime, observer };
         let step = remains::apply(&context, &log.area, &refused)?;
         let finding = Finding::new(step.kind, step.place.clone());
