@@ -43,6 +43,27 @@ fn policy(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The blocks of values of an inode's attributes that are in inodes of their own.
+pub(super) fn charged(state: &State, ino: Ino, record: &Record) -> u64 {
+    let mut found = Attributes::default();
+    if !state.layout.features.incompat(Incompat::EA_INODE) {
+        return 0;
+    }
+    let mut add = |bytes: &[u8], location, pba| {
+        let of = Container { state, ino, location, pba, is_sealed: true };
+        if let Ok(all) = xattr::decode(bytes, location, ino) {
+            of.check(&all, &mut found, false);
+        }
+    };
+    add(&record.extra, XattrLocation::Inode, Pba(0));
+    if record.file_acl != Pba(0)
+        && let Ok(block) = state.source.block(record.file_acl)
+    {
+        add(&block, XattrLocation::Block, record.file_acl);
+    }
+    found.charged
+}
+
 /// Checks all attributes of an inode, and claims its attribute block.
 pub(super) fn check(
     state: &State,

@@ -137,7 +137,7 @@ impl One<'_> {
         };
         let implied = is_implied.then(|| self.implied_blocks());
         let sum = |bytes: &[u8]| GroupDesc::block_bitmap_checksum(bytes, layout);
-        self.compare(&compared, &computed, implied, layout.clusters_per_group, sum);
+        self.compare(&compared, &computed, implied, sum);
     }
 
     /// The bitmap of a group in which nothing was allocated: its structures.
@@ -188,18 +188,16 @@ impl One<'_> {
         };
         let implied = is_implied.then(|| vec![0; as_index(layout.block_size)]);
         let sum = |bytes: &[u8]| GroupDesc::inode_bitmap_checksum(bytes, layout);
-        // Bits behind the last inode are set to the end of the block.
-        let all = layout.block_size.saturating_mul(8);
-        self.compare(&compared, &computed, implied, all, sum);
+        self.compare(&compared, &computed, implied, sum);
     }
 
-    /// Compares the stored bitmap with the computed one. Bits from `bits` to `end` are padding.
+    /// Compares the stored bitmap with the computed one. Bits behind these are set to the end of the
+    /// block.
     fn compare(
         &self,
         of: &Compared,
         computed: &[u8],
         implied: Option<Vec<u8>>,
-        end: u32,
         sum: impl Fn(&[u8]) -> Option<u32>,
     ) {
         let place = || Place::group(self.number).at_block(of.pba.get());
@@ -219,7 +217,7 @@ impl One<'_> {
             let finding = Finding::new(sum_kind, place());
             self.state.findings.add(finding.hex(of.sum, right));
         }
-        let (bits, end) = (as_index(of.bits), as_index(end).min(stored.len().saturating_mul(8)));
+        let (bits, end) = (as_index(of.bits), stored.len().saturating_mul(8));
         self.differences(&stored, computed, bits, free_kind, &place());
         self.differences(computed, &stored, bits, used_kind, &place());
         if !of.is_implied && bits < end && bitmap::next_clear(&stored, bits, end).is_some() {

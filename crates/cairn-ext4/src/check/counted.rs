@@ -2,6 +2,7 @@
 
 use cairn_base::{Ino, Pba};
 
+use super::attributes;
 use super::claims::Owners;
 use super::indirect;
 use super::map::{self, has_map};
@@ -25,7 +26,7 @@ pub(super) fn shared(state: &State, ino: Ino, record: &Record) -> Result<Vec<(u6
     if has_map(record) {
         walk(state, ino, record, &mut count);
     }
-    count.end(record)
+    count.end(ino, record)
 }
 
 /// Visits the map of an inode, without the pointers to indirect blocks behind the end of the file
@@ -69,7 +70,7 @@ fn without_behind(state: &State, ino: Ino, record: &Record) -> Option<[u8; ROOT_
     }
     let mut count = Count { is_besides: true, ..Count::new(state, record) };
     indirect::walk(state, &block, &mut count);
-    count.end(record).ok().map(|_| block)
+    count.end(ino, record).ok().map(|_| block)
 }
 
 /// The map is damaged, or the inode counts other blocks. It has clusters of other files, as far as
@@ -111,12 +112,15 @@ impl<'a> Count<'a> {
         self.state.system.count_range(pba.get(), len) > 0
     }
 
-    fn end(mut self, record: &Record) -> Result<Vec<(u64, u64)>, Wrong> {
+    fn end(mut self, ino: Ino, record: &Record) -> Result<Vec<(u64, u64)>, Wrong> {
         let state = self.state;
         let acl = Some(record.file_acl).filter(|acl| *acl != Pba(0));
         for pba in [acl, record.translator(&state.layout)].into_iter().flatten() {
             self.add(state.cluster(pba.get()), 1);
         }
+        // An inode is charged for values in inodes of their own.
+        let charged = attributes::charged(state, ino, record).div_ceil(state.cluster_blocks());
+        self.clusters = self.clusters.saturating_add(charged);
         let counted = self.clusters.saturating_mul(state.cluster_blocks()) << state.units();
         if self.is_wrong || counted != record.blocks_512 {
             return Err(Wrong { is_shared: !self.shared.is_empty() });

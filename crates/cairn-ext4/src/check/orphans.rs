@@ -20,7 +20,10 @@ pub(super) fn find(state: &State) -> u64 {
     let ino = Ino(state.superblock.raw.s_orphan_file_inum.get().into());
     let is_file = has(Compat::ORPHAN_FILE) && ino.get() != 0 && !state.strangers.contains(&ino);
     let in_file = if is_file { file(state) } else { 0 };
-    if in_file > 0 && !state.layout.features.ro_compat(RoCompat::ORPHAN_PRESENT) {
+    let is_marked = state.layout.features.ro_compat(RoCompat::ORPHAN_PRESENT);
+    // A mount sets the mark, and an unmount clears it.
+    let is_left = is_file && in_file == 0 && !state.is_recovered;
+    if in_file > 0 && !is_marked || is_left && is_marked {
         let place = Place::field("s_feature_ro_compat");
         state.find(&kinds::ORPHAN_INVALID, place);
     }

@@ -9,6 +9,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_check::{Finding, Findings, Progress};
 
 use super::claims::Claims;
+use super::contradicted::Contradicted;
 use super::cycles::Cycles;
 use super::lacking::Lacking;
 use super::nodes::Nodes;
@@ -79,6 +80,7 @@ pub(super) struct Context {
     pub(super) quota: Option<Quota>,
     /// Data pointers that were exchanged.
     pub(super) cycles: Cycles,
+    pub(super) contradicted: Contradicted,
     /// Blocks that inodes count and that were not found.
     pub(super) lacking: Lacking,
     /// A block of a directory has no name in it. Writers free such a block.
@@ -108,6 +110,7 @@ impl Context {
             totals: Totals::default(),
             quota: layout.features.contains(Features::QUOTA_INO).then(Quota::default),
             cycles: Cycles::default(),
+            contradicted: Contradicted::default(),
             lacking: Lacking::default(),
             has_blank: AtomicBool::new(false),
             failure: Mutex::new(Rank::Leaf, None),

@@ -11,7 +11,7 @@ use super::nat_bits::NatBits;
 use super::notes::Notes;
 use super::volume::{Volume, is_no_quota};
 use super::walk::Inodes;
-use super::{kinds, links, missing, nodes, quota, segments, types, zones};
+use super::{kinds, links, missing, nodes, owners, quota, segments, types, zones};
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
 
@@ -57,6 +57,7 @@ fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>, threads: usize) 
     if context.progress.is_cancelled() {
         return Ok(());
     }
+    owners::judge_summaries(context);
     context.step(|scratch| types::check(context, scratch));
     context.failure()?;
     links::check(context);

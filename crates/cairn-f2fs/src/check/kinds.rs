@@ -191,9 +191,10 @@ cairn_check::kinds! {
         "The pointer is set to the block, and the one that led there is empty again.";
     /// A block in use whose pointer may have none.
     BLOCK_DOUBT = "f2fs.block.doubt", Losing,
-        "A block is in use, and its summary names a pointer that reserves a place without a block: \
-            nothing says whether the pointer is wrong or the SIT.",
-        "The pointer is set to the block.";
+        "A block is in use, and its summary names a pointer that reserves a place without a block, \
+            or that leads elsewhere as those of other nodes do: nothing says whether the pointer \
+            is wrong or the SIT.",
+        "The pointer is set to the block if it reserves a place; else it stays.";
     /// A data pointer leads to a free block.
     BLOCK_FREE = "f2fs.block.free", Losing,
         "A data pointer leads to a block that the SIT calls free and that no summary gives the \

@@ -35,6 +35,7 @@ mod choice;
 mod claims;
 mod clusters;
 mod context;
+mod contradicted;
 mod cycles;
 mod deleted;
 mod directory;

@@ -37,8 +37,9 @@ struct Suspect {
     footer: NodeFooter,
     /// The SIT calls its block free.
     is_free: bool,
-    /// The best sign of a newer version.
-    sign: Option<(Sign, BlockAddr)>,
+    /// The best sign of a newer version, its block, and the inode whose node it is: the number may
+    /// have been given away.
+    sign: Option<(Sign, BlockAddr, Nid)>,
 }
 
 /// Signs of a newer version of a node, the best one last.
@@ -121,14 +122,14 @@ impl Older {
         let counted = u64::from(context.volume.loaded.checkpoint.valid_node_count);
         let is_counted = nodes == Some(counted);
         for (nid, suspect) in suspects {
-            let Some((sign, addr)) = suspect.sign else { continue };
+            let Some((sign, addr, ino)) = suspect.sign else { continue };
             let kind = match sign {
                 Sign::Present(_) => &kinds::NAT_ADDRESS,
                 Sign::Unreadable if !is_counted => continue,
                 Sign::Freed(_) if is_counted => continue,
                 Sign::Freed(_) | Sign::Newer(_) | Sign::Unreadable => &kinds::NAT_DOUBT,
             };
-            let place = Place::node(nid.get()).of_inode(suspect.footer.ino.get());
+            let place = Place::node(nid.get()).of_inode(ino.get());
             context.add(Finding::new(kind, place.at_block(addr.get())));
         }
         Ok(())
@@ -171,7 +172,9 @@ fn look(
     let is_used = stray.is_used == Some(true);
     if let Some(suspect) = suspects.get_mut(&footer.nid) {
         let is_readable = footer.is_possible(&context.layout);
-        let is_same = is_readable && footer.ino == suspect.footer.ino;
+        // Another inode's node is a newer one if the SIT and the summary say so.
+        let is_named = is_used && stray.named == Some(footer.nid);
+        let is_same = is_readable && (is_named || footer.ino == suspect.footer.ino);
         // What was written behind the checkpoint has its version.
         let is_newer = (age(suspect.footer.cp_ver).saturating_add(1)..now).contains(&then);
         let is_possible = suspect.is_free || stray.is_used != Some(false);
@@ -181,7 +184,7 @@ fn look(
                 (true, Some(false)) => Sign::Freed(then),
                 _ => Sign::Newer(then),
             };
-            suspect.sign = suspect.sign.max(Some((sign, stray.addr)));
+            suspect.sign = suspect.sign.max(Some((sign, stray.addr, footer.ino)));
         }
         // An older version, or a deleted node that had the number before.
         if is_readable && then <= age(suspect.footer.cp_ver) {
@@ -190,6 +193,7 @@ fn look(
     }
     let named = stray.named.filter(|_| is_used).and_then(|nid| suspects.get_mut(&nid));
     if let Some(suspect) = named.filter(|suspect| suspect.is_free) {
-        suspect.sign = suspect.sign.max(Some((Sign::Unreadable, stray.addr)));
+        let sign = (Sign::Unreadable, stray.addr, suspect.footer.ino);
+        suspect.sign = suspect.sign.max(Some(sign));
     }
 }

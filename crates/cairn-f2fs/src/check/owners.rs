@@ -4,6 +4,7 @@ use cairn_check::{Finding, Place};
 
 use super::claims::Use;
 use super::context::{Context, Scratch};
+use super::contradicted::Turned;
 use super::nodes::NodeState;
 use super::{cycles, kinds, slots};
 use crate::error::Result;
@@ -112,23 +113,50 @@ fn check_summary(
     if right {
         return Ok(());
     }
+    let summary = Finding::new(&kinds::SUMMARY_OWNER, place())
+        .stored(&*text(entry))
+        .computed(&*text(owner.summary));
     if owner.what == Use::Data {
-        if let Some(ino) = exchanged(context, scratch, (addr, entry), owner)? {
-            context.add(unlinked(addr, entry, ino, None));
-            return Ok(());
-        }
-        if let Some(ino) = slots::moved_from(context, scratch, (addr, entry), owner.summary)? {
-            context.add(unlinked(addr, entry, ino, owner.place.file_block));
+        context.contradicted.add(segno, owner.summary.nid);
+        if let Some(pointer) = turned(context, scratch, (addr, entry), owner)? {
+            let owner = (owner.what, owner.summary);
+            context.contradicted.keep(Turned { segno, pointer, summary, addr, owner });
             return Ok(());
         }
     }
     note(context, addr, owner);
-    context.add(
-        Finding::new(&kinds::SUMMARY_OWNER, place())
-            .stored(&*text(entry))
-            .computed(&*text(owner.summary)),
-    );
+    context.add(summary);
     Ok(())
+}
+
+/// What is wrong with a pointer that was exchanged with another one, or moved.
+fn turned(
+    context: &Context,
+    scratch: &mut Scratch,
+    (addr, entry): (BlockAddr, Summary),
+    owner: &Owner,
+) -> Result<Option<Finding>> {
+    if let Some(ino) = exchanged(context, scratch, (addr, entry), owner)? {
+        return Ok(Some(unlinked(addr, entry, ino, None)));
+    }
+    let ino = slots::moved_from(context, scratch, (addr, entry), owner.summary)?;
+    Ok(ino.map(|ino| unlinked(addr, entry, ino, owner.place.file_block)))
+}
+
+/// When all pointers are known: those that contradict a summary are wrong, unless it is an old one.
+pub(super) fn judge_summaries(context: &Context) {
+    for Turned { segno, pointer, summary, addr, owner: (what, named) } in
+        context.contradicted.take()
+    {
+        if !context.contradicted.is_old(segno) {
+            context.add(pointer);
+            continue;
+        }
+        if let Some(notes) = &context.notes {
+            notes.add_owner(addr, what, named);
+        }
+        context.add(summary);
+    }
 }
 
 /// The inode whose pointer was exchanged with this one, or with this and others in a circle: the
@@ -229,7 +257,8 @@ pub(super) fn stored(
     })
 }
 
-/// The node in a block, if the NAT leads to an older version of it that the SIT calls free.
+/// The node in a block, if the NAT leads to an older version of it that the SIT calls free, or that
+/// is from before the last checkpoint at which the node was written.
 ///
 /// # Errors
 /// The device's.
@@ -245,9 +274,10 @@ pub(super) fn node_at(
     else {
         return Ok(None);
     };
-    if known == addr || !is_free(context, place)? {
+    if known == addr {
         return Ok(None);
     }
+    let is_freed = is_free(context, place)?;
     let mut footers = Vec::new();
     for addr in [known, addr] {
         footers.extend(context.with_block(scratch, addr, NodeFooter::read)?);
@@ -255,9 +285,15 @@ pub(super) fn node_at(
     let [old, new] = footers[..] else { return Ok(None) };
     let age = |footer: &NodeFooter| footer.cp_ver & u64::from(u32::MAX);
     let now = context.volume.loaded.checkpoint.version & u64::from(u32::MAX);
-    let is_newer = age(&old) <= age(&new) && age(&new) <= now;
-    let is_same = new.nid == owner.nid && new.ino == old.ino && new.is_possible(&context.layout);
-    Ok((is_newer && is_same).then_some(new))
+    // The number may have been given away since to another inode.
+    let is_newer = match new.ino == old.ino {
+        true => age(&old) <= age(&new),
+        false => age(&old) < age(&new),
+    };
+    let is_node = new.nid == owner.nid && new.is_possible(&context.layout);
+    let is_proved = old.nid == new.nid && age(&old) < age(&new) && age(&new) < now;
+    let is_known = is_newer && age(&new) <= now && (is_freed || is_proved);
+    Ok((is_known && is_node).then_some(new))
 }
 
 /// A repair sets the summary.

@@ -58,6 +58,10 @@ impl Left {
             return Ok(nodes);
         }
         let mut found = Vec::new();
+        let elsewhere = |addr: BlockAddr, pointer: BlockAddr| {
+            let place = context.layout.segment_of(addr).filter(|_| pointer.is_address());
+            place.map(|(segno, _)| segno)
+        };
         let mut empty: BTreeMap<Nid, u64> = BTreeMap::new();
         for addr in self.0 {
             if let Some((owner, pointer)) = pointer_to(context, scratch, addr)? {
@@ -67,12 +71,17 @@ impl Left {
                     let count = empty.entry(ino).or_default();
                     *count = count.saturating_add(1);
                 }
+                if let Some(segno) = elsewhere(addr, pointer) {
+                    context.contradicted.add(segno, owner.nid);
+                }
                 found.push((addr, owner, ino, pointer));
             }
         }
         for (addr, owner, ino, pointer) in found {
             let is_empty = pointer == BlockAddr::NULL;
-            if pointer == BlockAddr::NEW {
+            let is_old =
+                elsewhere(addr, pointer).is_some_and(|segno| context.contradicted.is_old(segno));
+            if pointer == BlockAddr::NEW || is_old {
                 // The inode counts a reserved place as one with a block.
                 context.add(owners::doubted(addr, owner, ino));
                 continue;

@@ -16,6 +16,7 @@ mod holes;
 mod inject;
 mod kernel;
 mod listed;
+mod lost_writes;
 mod misread;
 mod names;
 mod nodes;

@@ -118,12 +118,13 @@ fn nodes_of_deleted_files_are_dropped_without_losses() {
             assert_eq!(done.after.count(), 0, "{len}:\n{}", lines(&done.after));
             apply(&done, &device);
             assert!(plan(&device, Scope::All).unwrap().changes.is_empty(), "{len}");
-            // Files that are whole get their names again.
+            // Files that are whole get other names: those that they had may be of another user now.
             let (back, wrong): (Vec<_>, Vec<_>) =
                 View::of(&device).wrong(&sound).into_iter().partition(|wrong| {
-                    wrong.starts_with("/more ") && wrong.ends_with("it was not there")
+                    wrong.starts_with("/lost+found") && wrong.ends_with("it was not there")
                 });
-            assert!(wrong.is_empty() && back.len() as u64 == LATE, "{len}: {wrong:?}, {back:?}");
+            let count = back.len() as u64;
+            assert!(wrong.is_empty() && count == LATE + 1, "{len}: {wrong:?}, {back:?}");
             fsck(&target, &overlay).unwrap_or_else(|error| panic!("{len}: {error}"));
         }
     }

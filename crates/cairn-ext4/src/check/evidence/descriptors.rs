@@ -2,12 +2,13 @@
 //! descriptor calls unused although the bitmap says that they are in use, and places of the first
 //! table by which there is a root.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_base::units::as_index;
-use cairn_base::{Pba, bitmap};
-use cairn_check::{Finding, Place};
+use cairn_base::{Ino, Pba, bitmap};
+use cairn_check::{Finding, Place, Report};
+use cairn_vfs::FileKind;
 
 use super::super::inodes::initialised;
 use super::super::kinds;
@@ -15,6 +16,7 @@ use super::super::state::State;
 use super::candidate::{Candidate, Proof};
 use super::root;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
+use crate::format::inode::Inode as Record;
 
 /// Fields, and groups, that are tried one by one, at most.
 const SINGLE: usize = 8;
@@ -33,9 +35,9 @@ struct Other {
 
 /// Tables as their bitmaps say; then the places of the first backup. Each field if there are few,
 /// each group likewise, and all together.
-pub(super) fn candidates(state: &State) -> Vec<Candidate> {
+pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
-    for others in [used(state), differences(state)] {
+    for others in [used(state, report), differences(state)] {
         let groups: Vec<&[Other]> = others.chunk_by(|a, b| a.group == b.group).collect();
         // One by one: what a never used bitmap holds may be noise.
         if groups.len() <= SINGLE {
@@ -98,8 +100,27 @@ fn differences(state: &State) -> Vec<Other> {
     others
 }
 
-/// Marks of unused inodes, in groups whose bitmap has some of them.
-fn used(state: &State) -> Vec<Other> {
+/// The numbers that names lead to, although they are not in use, of inodes that look as if they
+/// were.
+fn named(state: &State, report: &Report) -> BTreeSet<u64> {
+    let is_named = |finding: &&Finding| finding.kind.code == kinds::ENTRY_TARGET.code;
+    let named = report.findings.iter().filter(is_named);
+    let named = named.filter_map(|finding| finding.stored.as_ref()?.number());
+    let is_whole = |number: &u64| {
+        let ino = Ino(*number);
+        state.record_bytes(ino).is_some_and(|bytes| {
+            let (mode, links) = Record::mode_and_links(&bytes);
+            let is_sealed = Record::verify(&bytes, ino, &state.layout).is_ok();
+            links > 0 && FileKind::from_mode(mode.into()).is_some() && is_sealed
+        })
+    };
+    named.filter(is_whole).collect()
+}
+
+/// Marks of unused inodes, in groups whose bitmap has some of them, or to some of which names lead:
+/// the bitmap may be as old as the descriptor.
+fn used(state: &State, report: &Report) -> Vec<Other> {
+    let named = named(state, report);
     let all = state.layout.inodes_per_group;
     let mut others = Vec::new();
     for (group, known) in (0_u32..).zip(&state.groups).filter(|(_, known)| known.is_sealed) {
@@ -108,9 +129,12 @@ fn used(state: &State) -> Vec<Other> {
             continue;
         }
         let bits = known.has_inode_bitmap.then(|| state.source.block(desc.inode_bitmap).ok());
-        let is_used = bits
+        let is_marked = bits
             .flatten()
             .is_some_and(|bits| bitmap::next_set(&bits, as_index(first), as_index(all)).is_some());
+        let behind = state.layout.ino(group, 0).get().saturating_add(all.into());
+        let unused = state.layout.ino(group, first).get()..behind;
+        let is_used = is_marked || named.range(unused).next().is_some();
         if !is_used {
             continue;
         }

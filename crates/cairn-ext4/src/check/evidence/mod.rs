@@ -111,7 +111,7 @@ pub(super) fn candidates(
     if report.counts.iter().any(|(kind, _)| kind.code == kinds::INODE_FLAGS.code) {
         found.extend(witnesses::features_of_files(device, state));
     }
-    found.extend(descriptors::candidates(state));
+    found.extend(descriptors::candidates(state, report));
     found.extend(links::candidates(state, report));
     if is_systematic(state, report) {
         found.extend(guesses::candidates(device, state));

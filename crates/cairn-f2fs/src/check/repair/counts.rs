@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_base::units::as_index;
-use cairn_check::{Finding, Kind};
+use cairn_check::{Finding, Kind, Report};
 use cairn_vfs::FileKind;
 
-use super::super::context::Totals;
+use super::super::context::{Context, Totals};
 use super::super::kinds;
 use super::super::nodes::NodeState;
+use super::super::owners;
 use super::edit::{Edit, ino_of, is_one};
 use crate::error::Result;
 use crate::format::units::Nid;
@@ -27,6 +28,25 @@ enum Extra {
     Dropped,
     /// It is not clear which ones are too many.
     Kept,
+}
+
+/// The inodes without a name whose blocks the SIT calls free: they may be deleted ones, and the
+/// numbers of their directories another user's now.
+///
+/// # Errors
+/// The device's.
+pub(super) fn freed(context: &Context, report: &Report) -> Result<Vec<Nid>> {
+    let mut freed = Vec::new();
+    let found = report.findings.iter().filter(|found| is_one(found, &[&kinds::INODE_UNREACHABLE]));
+    for ino in found.filter_map(|found| ino_of(&found.place)) {
+        let addr = context.nodes.inode(ino).map(NodeState::addr);
+        if let Some(place) = addr.and_then(|addr| context.layout.segment_of(addr))
+            && owners::is_free(context, place)?
+        {
+            freed.push(ino);
+        }
+    }
+    Ok(freed)
 }
 
 impl Edit<'_> {

@@ -55,6 +55,8 @@ pub(super) struct Edit<'r> {
     pub(super) paths: HashMap<Nid, Box<[u8]>>,
     /// Where inodes without a name go, once it is known.
     pub(super) lost_found: Option<Nid>,
+    /// Inodes without a name that may be deleted ones.
+    pub(super) freed: BTreeSet<Nid>,
     /// Names whose wrong byte has been searched for.
     pub(super) searched_names: u32,
 }
@@ -94,6 +96,7 @@ impl<'r> Edit<'r> {
             is_quota_wrong: false,
             paths: HashMap::new(),
             lost_found: None,
+            freed: BTreeSet::new(),
             searched_names: 0,
         }
     }

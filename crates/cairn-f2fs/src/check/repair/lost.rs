@@ -43,11 +43,10 @@ impl Edit<'_> {
             if self.layout.in_main(addr)
                 && let Some(footer) = self.footer(addr)?
                 && footer.nid == nid
+                && is_of(&footer, &inos)
             {
                 wanted.remove(&nid);
-                if is_of(&footer, &inos) {
-                    found.insert(nid, (addr, footer));
-                }
+                found.insert(nid, (addr, footer));
             }
         }
         self.find_swapped(&mut wanted, &mut found)?;
@@ -64,7 +63,10 @@ impl Edit<'_> {
                 if is_sure { &mut found } else { &mut doubtful }.insert(nid, place);
             }
         }
-        let mut changed = self.take_present(findings)?;
+        let present = self.take_present(findings)?;
+        let mut changed = !present.is_empty();
+        found.retain(|nid, _| !present.contains(nid));
+        doubtful.retain(|nid, _| !present.contains(nid));
         let strays = self.strays(findings)?;
         for (nid, (finding, addr, footer)) in &strays {
             if found.contains_key(nid) || doubtful.contains_key(nid) {
@@ -125,9 +127,9 @@ impl Edit<'_> {
     }
 
     /// Leads the NAT to the present version of nodes of which it has an older one.
-    fn take_present(&mut self, findings: &[Finding]) -> Result<bool> {
+    fn take_present(&mut self, findings: &[Finding]) -> Result<BTreeSet<Nid>> {
         let kind = &kinds::NAT_ADDRESS;
-        let mut changed = false;
+        let mut taken = BTreeSet::new();
         for finding in findings.iter().filter(|found| found.kind.code == kind.code) {
             let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
             let Some(addr) = addr.map(BlockAddr) else { continue };
@@ -135,9 +137,9 @@ impl Edit<'_> {
             let version = self.entry(nid)?.version;
             self.set_entry(nid, NatEntry { version, ino, block_addr: addr });
             self.mended(finding);
-            changed = true;
+            taken.insert(nid);
         }
-        Ok(changed)
+        Ok(taken)
     }
 
     /// Leads the NAT to newer versions of nodes, as far as they can be read. Those that cannot are

@@ -40,6 +40,7 @@ mod types;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_check::repair::{Mend, Plan, Scope, Steps};
@@ -52,6 +53,7 @@ use super::volume::Volume;
 use super::{choice, deleted, features, kinds, links, packs, paths};
 use crate::error::{Error, Result};
 use crate::format::NatEntry;
+use crate::format::units::Nid;
 use edit::{Edit, ino_of, is_one, nid_of, paths_of};
 use recovery::THREADS;
 
@@ -66,7 +68,8 @@ pub fn plan(
     observer: Arc<dyn Observer>,
     scope: Scope,
 ) -> Result<Plan> {
-    cairn_check::repair::plan(&Mender { runtime, observer }, &device, scope)
+    let freed = Mutex::new(Rank::Leaf, BTreeSet::new());
+    cairn_check::repair::plan(&Mender { runtime, observer, freed }, &device, scope)
 }
 
 /// Why a volume is not repaired, whatever is wrong with it.
@@ -81,6 +84,8 @@ pub(super) fn refusal(volume: &Volume) -> Option<String> {
 struct Mender {
     runtime: Arc<dyn Runtime>,
     observer: Arc<dyn Observer>,
+    /// Inodes without a name whose blocks the SIT called free in a round: they may be deleted ones.
+    freed: Mutex<BTreeSet<Nid>>,
 }
 
 /// Findings about nodes and pointers.
@@ -196,7 +201,9 @@ impl Mend for Mender {
         context.step(|scratch| paths::add(&context, scratch, &mut report.findings));
         context.failure()?;
         if report.count() > 0 && !cancelled && !is_done {
-            mend(&context, &report, (device, scope), steps)?;
+            let mut freed = self.freed.lock();
+            freed.extend(counts::freed(&context, &report)?);
+            mend(&context, &report, (device, scope), (steps, &freed))?;
         }
         Ok(report)
     }
@@ -239,12 +246,13 @@ fn mend(
     context: &Arc<Context>,
     report: &Report,
     on: (&Arc<dyn BlockDevice>, Scope),
-    steps: &mut Steps,
+    (steps, freed): (&mut Steps, &BTreeSet<Nid>),
 ) -> Result<()> {
     let loses = loses(report);
     let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
     let mut edit = Edit::new(context.clone(), on, owners, steps);
     edit.paths = paths_of(report);
+    edit.freed.clone_from(freed);
     let counts_quota = [&kinds::QUOTA_COUNTS, &kinds::QUOTA_FILE, &kinds::QUOTA];
     edit.is_quota_wrong = found.iter().any(|found| is_one(found, &counts_quota));
     let before = edit.steps.made();

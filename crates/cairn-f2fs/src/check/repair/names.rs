@@ -233,7 +233,8 @@ impl Edit<'_> {
         self.put_new(dir, 0, bytes)
     }
 
-    /// Gives an inode without a name one: that which it records, or one in `lost+found`.
+    /// Gives an inode without a name one: that which it records, or one in `lost+found`, also if it
+    /// may be a deleted one.
     /// `names` are those of directories that lead to themselves only.
     pub(super) fn reconnect(&mut self, finding: &Finding, names: &[Found]) -> Result<bool> {
         let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
@@ -244,7 +245,10 @@ impl Edit<'_> {
                 self.remove(*found)?;
             }
         }
-        let recorded = self.recorded(ino)?.filter(|_| !is_cycle);
+        let recorded = match is_cycle || self.freed.contains(&ino) {
+            true => None,
+            false => self.recorded(ino)?,
+        };
         if let Some((parent, name)) = &recorded
             && record.kind != FileKind::Directory
             && self.turn_entry(*parent, name, (ino, record.kind))?

@@ -24,7 +24,15 @@ impl Edit<'_> {
         let Some(addr) = addr.map(BlockAddr) else { return Ok(false) };
         let scratch = &mut Scratch::default();
         let owner = unlinked::pointer_to(&self.context, scratch, addr)?;
-        let Some((owner, _)) = owner else { return Ok(false) };
+        let Some((owner, pointer)) = owner else { return Ok(false) };
+        let doubted =
+            ino_of(&finding.place).filter(|_| finding.kind.code == kinds::BLOCK_DOUBT.code);
+        if let Some(ino) = doubted.filter(|_| pointer.is_address()) {
+            let place = finding.place.clone();
+            self.lost((&kinds::BLOCK_DOUBT, place), ino, "its contents, if the pointer is wrong");
+            self.has_tables = true;
+            return Ok(true);
+        }
         // The summary of the block that the pointer leads to now says which one led there.
         if let Some(named) = slots::named(&self.context, scratch, owner)? {
             self.owners.remove(&named.pointer);
@@ -35,7 +43,7 @@ impl Edit<'_> {
         {
             self.set_pointer(slot, BlockAddr::NULL)?;
         }
-        match ino_of(&finding.place).filter(|_| finding.kind.code == kinds::BLOCK_DOUBT.code) {
+        match doubted {
             None => self.mended(finding),
             Some(ino) => {
                 let what = "zeros, if there was no block: it may have old contents";

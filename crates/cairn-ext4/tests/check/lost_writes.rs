@@ -1,0 +1,79 @@
+//! Blocks of the volume's structures that have lost a write: they are sound, and older than the
+//! rest. What is newer stays.
+
+use cairn_block::BlockDeviceExt;
+use cairn_check::repair::Scope;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::{KernelMount, debugfs, mke2fs};
+
+use crate::repaired::{complaint, plan, repaired, snapshot};
+
+/// The block that `show_super_stats` names for the first group.
+fn place(said: &str, what: &str) -> u64 {
+    let rest = said.split(&format!("{what} at ")).nth(1).unwrap();
+    rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+}
+
+/// The descriptors and the bitmap of inodes know nothing of the newest files. Names lead to them.
+#[test]
+fn inodes_behind_those_that_an_old_descriptor_knows_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for features in ["metadata_csum", "uninit_bg,^metadata_csum,^metadata_csum_seed"] {
+        mke2fs(&path, 8 << 20, &["-t", "ext4", "-b", "1024", "-N", "512", "-O", features]);
+        let older = read_image(&path).unwrap();
+        let mount = KernelMount::new(&path, "");
+        for number in 0..30 {
+            let name = mount.path().join(format!("file {number}"));
+            std::fs::write(name, vec![number; 500]).unwrap();
+        }
+        mount.unmount();
+        let device = read_image(&path).unwrap();
+        let sound = snapshot(device.fork());
+        let bitmap = place(&debugfs(&path, "show_super_stats"), "inode bitmap");
+        for block in [2, bitmap] {
+            device
+                .write_at(block * 1024, older.read_at(block * 1024, 1024).unwrap().to_vec())
+                .unwrap();
+        }
+        let (planned, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!(planned.after.count(), 0, "{features}: {:?}", planned.after.findings);
+        assert_eq!(complaint(&after, &hurt), None, "{features}");
+        sound.assert_same(&snapshot(after));
+    }
+}
+
+/// A bitmap block has more bits than a group has blocks. All of them are set.
+#[test]
+fn bits_behind_the_blocks_of_a_small_group_are_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 16 << 20, &["-t", "ext4", "-b", "1024", "-g", "4096", "-O", "^metadata_csum"]);
+    let mount = KernelMount::new(&path, "");
+    std::fs::write(mount.path().join("file"), vec![b'f'; 9000]).unwrap();
+    mount.unmount();
+    let device = read_image(&path).unwrap();
+    let bitmap = place(&debugfs(&path, "show_super_stats"), "block bitmap");
+    device.write_at(bitmap * 1024 + 512, vec![0; 512]).unwrap();
+    let planned = plan(device.fork(), Scope::Accounting).unwrap();
+    assert!(planned.before.count() > 0);
+    let (_, after) = repaired(&device, Scope::Accounting).unwrap();
+    assert_eq!(complaint(&after, &hurt), None);
+}
+
+/// A mount marks a volume with a file of orphans. After a power cut the file may be empty.
+#[test]
+fn the_mark_of_orphans_goes_with_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "orphan_file"]);
+    let mount = KernelMount::new(&path, "");
+    let file = std::fs::File::create(mount.path().join("file")).unwrap();
+    file.sync_all().unwrap();
+    let device = read_image(&path).unwrap();
+    drop(file);
+    mount.unmount();
+    let (planned, after) = repaired(&device, Scope::Accounting).unwrap();
+    assert_eq!(planned.after.count(), 0, "{:?}", planned.after.findings);
+    assert_eq!(complaint(&after, &hurt), None);
+}

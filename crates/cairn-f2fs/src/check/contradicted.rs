@@ -1,0 +1,80 @@
+//! [`Contradicted`]: the segments whose summaries contradict pointers. A wrong pointer is one
+//! node's, and two that were exchanged are those of two nodes. If the pointers of more nodes
+//! contradict the summary of a segment, the summary is an old one.
+//!
+//! Memory: at most [`MOST`] segments with three nodes each, and as many pointers that seem to have
+//! been exchanged or moved.
+//!
+//! Locking: one lock, a leaf.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_check::Finding;
+
+use super::claims::Use;
+use crate::format::Summary;
+use crate::format::units::{BlockAddr, Nid, SegNo};
+
+/// Most segments, and most pointers.
+const MOST: usize = 1 << 16;
+/// Nodes whose pointers may be wrong, and not the summary.
+const MOST_NODES: usize = 2;
+
+/// A pointer that seems to have been exchanged, or moved.
+pub(super) struct Turned {
+    pub(super) segno: SegNo,
+    /// What is found if the pointer is wrong, and if the summary is.
+    pub(super) pointer: Finding,
+    pub(super) summary: Finding,
+    /// The block, and the owner that it has.
+    pub(super) addr: BlockAddr,
+    pub(super) owner: (Use, Summary),
+}
+
+#[derive(Default)]
+struct Kept {
+    nodes: BTreeMap<SegNo, BTreeSet<Nid>>,
+    turned: Vec<Turned>,
+}
+
+pub(super) struct Contradicted(Mutex<Kept>);
+
+impl Default for Contradicted {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::Leaf, Kept::default()))
+    }
+}
+
+impl Contradicted {
+    /// Notes a node with a pointer to a block of the segment that the summary gives to another one.
+    pub(super) fn add(&self, segno: SegNo, nid: Nid) {
+        let mut kept = self.0.lock();
+        if kept.nodes.len() < MOST || kept.nodes.contains_key(&segno) {
+            let nodes = kept.nodes.entry(segno).or_default();
+            if nodes.len() <= MOST_NODES {
+                nodes.insert(nid);
+            }
+        }
+    }
+
+    /// Keeps a pointer until all are known. False if there is no room.
+    pub(super) fn keep(&self, turned: Turned) -> bool {
+        let mut kept = self.0.lock();
+        let has_room = kept.turned.len() < MOST;
+        if has_room {
+            kept.turned.push(turned);
+        }
+        has_room
+    }
+
+    /// Takes what was kept.
+    pub(super) fn take(&self) -> Vec<Turned> {
+        std::mem::take(&mut self.0.lock().turned)
+    }
+
+    /// Is the summary of the segment an old one?
+    pub(super) fn is_old(&self, segno: SegNo) -> bool {
+        self.0.lock().nodes.get(&segno).is_some_and(|nodes| nodes.len() > MOST_NODES)
+    }
+}
