@@ -399,7 +399,9 @@ fn status_of(cause: &Cause) -> Status {
         | Cause::NoSuchPartition { .. }
         | Cause::Encrypted { .. }
         | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
-        Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
+        Cause::PartitionTable { .. } | Cause::ShortDisk { .. } | Cause::UnknownFormat { .. } => {
+            Status::Corrupt
+        }
         Cause::Format { class, .. } => match class {
             Class::Corrupt | Class::Unreplayable | Class::TooShort => Status::Corrupt,
             Class::Unsupported => Status::Unsupported,
