@@ -157,7 +157,7 @@ const MISSING: &str = "what this run wrote may be missing: look what is there, a
 /// The failure of a run that did what it was asked for on a volume that is damaged elsewhere. What
 /// was found has been told.
 fn damaged(image: &ImageSpec) -> Failure {
-    let why = "it is done, but the volume is damaged: run `cairn check --repair` on the image";
+    let why = "it is done, but the volume is damaged: run `cairn check` on the image";
     Failure::new(Status::Corrupt, why.to_owned()).in_image(image)
 }
 

@@ -148,7 +148,7 @@ impl Passed {
                 Err(Failure::new(status, format!("{count} {message}")))
             }
         };
-        let damaged = "damaged ENTRIES WERE skipped: run `cairn check --repair` on the image";
+        let damaged = "damaged ENTRIES WERE skipped: run `cairn check` on the image";
         let damaged = skipped(self.damaged, Status::Corrupt, damaged);
         // No repair of the filesystem brings back what its device does not give.
         let unread = "ENTRIES WERE skipped that the device could not read: the warnings say what \

@@ -55,7 +55,7 @@ pub struct Failure {
     /// The kind.
     pub status: Status,
     message: String,
-    /// True if a repair is the advice.
+    /// True if the advice is a check, which says what repairs the volume.
     is_damage: bool,
     /// What fails with it.
     reach: Reach,
@@ -361,7 +361,7 @@ impl fmt::Display for Failure {
             f.write_str(": its old contents may be gone")?;
         }
         match self.is_damage {
-            true => f.write_str(": run `cairn check --repair` on the image"),
+            true => f.write_str(": run `cairn check` on the image, which says what repairs it"),
             false => Ok(()),
         }
     }

@@ -298,7 +298,7 @@ fn end_words(error: &cairn_vfs::Error) -> String {
         Some(reason) => {
             format!(
                 "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is \
-                 damaged, run `cairn check --repair` on it"
+                 damaged, run `cairn check` on it"
             )
         }
         None => format!("{error}: mount it again, and check which files are missing"),
