@@ -171,6 +171,11 @@ fn a_repair_without_losses_needs_no_answer_and_leaves_the_rest() {
     // What waits for the loss is told apart.
     let left = "1 defect is left, which --repair=all mends with losses; ";
     assert!(status == 4 && stdout.contains(left) && stdout.contains(" for that"), "{stdout}");
+    // The check promises no more than that.
+    let (_, stdout, _) = cairn(&["check", &image]);
+    let promise = "--repair=all mends all, and lists each loss before it asks; 1 of them loses";
+    let last = stdout.lines().last().unwrap();
+    assert!(last.contains(promise) && last.contains("does not depend on that"), "{last}");
 }
 
 #[test]
