@@ -144,8 +144,11 @@ fn losses_are_listed_asked_for_and_taken_back() {
     let said = works(&["check", "--take-back", &undo, &image]);
     assert!(said.contains("as they were before the repair"), "{said}");
     assert!(std::fs::read(&image).unwrap() == before);
-    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
-    assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
+    // What cannot be done is said before what would be done.
+    let (status, stdout, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
+    assert!(status == 8 && stderr.contains("exists"), "{status}: {stderr}");
+    assert_eq!(stdout, "", "{stderr}");
+    assert!(stderr.contains(&undo) && stderr.contains("name another with --undo"), "{stderr}");
     // What is there is neither overwritten nor removed.
     assert!(std::fs::read(&undo).unwrap().starts_with(b"CAIRN UNDO FILE\n"));
     let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &image, &image]);
@@ -203,8 +206,9 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     assert!(status == 4 && stderr.is_empty(), "{status}: {stderr}");
     std::fs::remove_file(&left).unwrap();
     let undo = "/proc/no/such/undo";
-    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", undo, &image]);
+    let (status, stdout, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", undo, &image]);
     assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
+    assert!(stdout.is_empty() && stderr.contains(undo), "{stdout}{stderr}");
     assert_eq!(cairn(&["check", "-y", &image]).0, 16);
     assert!(std::fs::read(&image).unwrap() == before);
 }
