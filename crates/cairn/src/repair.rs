@@ -149,5 +149,6 @@ pub fn take_back(image: &ImageSpec, devices: &[PathBuf], file: &Path) -> Result<
     let device = open_interrupted(image, devices, true)?;
     let undo = FileDevice::open(file, OpenOptions::read());
     let undo = undo.map_err(|why| error(Cause::Undo(why.into())))?;
-    undo::take_back(&*device, &undo).map_err(|why| error(Cause::Undo(why)))
+    let taken = undo::take_back(&*device, &undo);
+    taken.map_err(|why| error(Cause::Undo(why.of_file(quoted(file)))))
 }

@@ -200,6 +200,7 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     let left = left.to_str().unwrap().to_owned();
     let (status, _, stderr) = cairn(&["check", "--take-back", &left, &image]);
     assert!(status == 8 && stderr.contains("nothing was changed"), "{status}: {stderr}");
+    assert!(stderr.contains(&format!("the undo file {left}: it is none")), "{stderr}");
     // In a directory like /tmp anybody can make such a file.
     std::os::unix::fs::chown(&left, Some(12345), None).unwrap();
     let (status, _, stderr) = cairn(&["check", &image]);
