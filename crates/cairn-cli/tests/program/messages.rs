@@ -1,0 +1,36 @@
+//! What messages name: what is missing, empty, damaged or full, and never an order that is none.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use cairn_testkit::judge;
+
+use crate::support::{cairn, fails, in_dir, works};
+
+/// Images with nothing in them, of which every command says the same.
+#[test]
+fn an_image_with_nothing_in_it_is_told_so_by_every_command() {
+    let (dir, zeros) = in_dir("zeros.img");
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (empty, qcow2) = (at("empty.img"), at("new.qcow2"));
+    fs::write(&empty, b"").unwrap();
+    fs::File::create(&zeros).unwrap().set_len(24 << 20).unwrap();
+    judge::run("qemu-img", ["create", "-q", "-f", "qcow2", &qcow2, "24M"]);
+    let to = at("saved");
+    for (image, what) in
+        [(&empty, "an empty file"), (&zeros, "nothing but zeros"), (&qcow2, "nothing but zeros")]
+    {
+        for (words, status) in [
+            (&["ls", image][..], 4),
+            (&["info", image], 4),
+            (&["check", image], 8),
+            (&["check", "--repair", image], 8),
+            (&["rescue", image, "-o", &to], 8),
+        ] {
+            let said = fails(words, status);
+            assert!(said.contains(&format!("(it looks like {what})")), "{words:?}: {said}");
+            assert!(said.contains("`cairn mkfs"), "{words:?}: {said}");
+        }
+    }
+}
