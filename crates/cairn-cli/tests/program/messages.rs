@@ -34,3 +34,15 @@ fn an_image_with_nothing_in_it_is_told_so_by_every_command() {
         }
     }
 }
+
+/// A search that has read all of an image names its size.
+#[test]
+fn a_search_names_what_it_has_read() {
+    let (dir, image) = in_dir("disk.img");
+    let noise = (0_u32..6 << 20).flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes());
+    fs::write(&image, noise.collect::<Vec<u8>>()).unwrap();
+    let to = dir.path().join("saved").to_str().unwrap().to_owned();
+    let said = fails(&["rescue", &image, "-o", &to], 8);
+    assert!(said.contains("is left in all of its 24.0 MiB"), "{said}");
+    assert!(!said.contains("4 GiB"), "{said}");
+}
