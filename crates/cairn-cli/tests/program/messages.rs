@@ -46,3 +46,20 @@ fn a_search_names_what_it_has_read() {
     assert!(said.contains("is left in all of its 24.0 MiB"), "{said}");
     assert!(!said.contains("4 GiB"), "{said}");
 }
+
+/// What has failed is named, and no order is given that nobody can follow.
+#[test]
+fn a_damaged_disk_of_another_format_is_no_order() {
+    let (dir, image) = in_dir("disk.qcow2");
+    judge::run("qemu-img", ["create", "-q", "-f", "qcow2", &image, "64M"]);
+    works(&["mkfs", &image]);
+    // The place of the table of clusters.
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    file.write_all_at(&[0x7f; 8], 40).unwrap();
+    let said = fails(&["ls", &image], 3);
+    assert!(said.contains("damaged") && !said.contains("use the"), "{said}");
+    let packed = dir.path().join("disk.zst").to_str().unwrap().to_owned();
+    fs::write(&packed, [&b"\x28\xb5\x2f\xfd"[..], &[0xff; 5000]].concat()).unwrap();
+    let (_, _, said) = cairn(&["ls", &packed]);
+    assert!(said.contains("compressed disk: ") && !said.contains("use the"), "{said}");
+}
