@@ -85,8 +85,8 @@ pub struct Passed {
     left_out: Vec<Failure>,
     /// Directories with files for which there was no room.
     full: BTreeSet<String>,
-    /// More such files.
-    no_room: u64,
+    /// More such files, on the volume and on the host.
+    no_room: [u64; 2],
     /// Files whose directory could not be made.
     below: u64,
 }
@@ -111,7 +111,7 @@ impl Passed {
             if self.full.len() < NAMED && self.full.insert(directory) {
                 self.left_out.push(failure);
             } else {
-                self.no_room += 1;
+                self.no_room[usize::from(failure.is_of_host())] += 1;
             }
             return Ok(());
         }
@@ -162,11 +162,25 @@ impl Passed {
                 Err(Failure::new(Status::Failed, message))
             }
         };
-        let no_room = counted(self.no_room, "no room for FILES: make room, and copy again");
+        let [on_volume, on_host] = self.no_room;
+        let no_room = counted(on_volume, "no room for FILES: make room, and copy again");
+        let no_room_on_host = match on_host {
+            0 => Ok(()),
+            count => Err(Failure::of_host(format!(
+                "no room on this host for {count} more {}: make room, and copy again",
+                if count == 1 { "file" } else { "files" }
+            ))),
+        };
         let below =
             "FILES left out, whose directories could not be made: mend that, and copy again";
         let below = counted(self.below, below);
-        failure::all(self.left_out.into_iter().map(Err).chain([no_room, below, unread, damaged]))
+        failure::all(self.left_out.into_iter().map(Err).chain([
+            no_room,
+            no_room_on_host,
+            below,
+            unread,
+            damaged,
+        ]))
     }
 }
 

@@ -166,6 +166,12 @@ impl Failure {
         self.status == Status::Failed && self.reach != Reach::All
     }
 
+    /// True if it concerns a file of the host, which is not in the image.
+    #[must_use]
+    pub fn is_of_host(&self) -> bool {
+        self.on_host
+    }
+
     /// The directory of the file for which there was no room.
     #[must_use]
     pub fn full_directory(&self) -> Option<&str> {

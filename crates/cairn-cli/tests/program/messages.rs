@@ -63,3 +63,23 @@ fn a_damaged_disk_of_another_format_is_no_order() {
     let (_, _, said) = cairn(&["ls", &packed]);
     assert!(said.contains("compressed disk: ") && !said.contains("use the"), "{said}");
 }
+
+/// The host has no room for many files: the image is not what is full.
+#[test]
+fn a_full_host_is_named_and_not_the_image() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "32M", &image]);
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::create_dir(at("tree")).unwrap();
+    for number in 0..40 {
+        fs::write(at(&format!("tree/{number}")), vec![number; 100_000]).unwrap();
+    }
+    works(&["put", &image, &at("tree"), "/"]);
+    fs::create_dir(at("host")).unwrap();
+    judge::run("mount", ["-t", "tmpfs", "-o", "size=1M", "small", &at("host")]);
+    let (status, _, said) = cairn(&["get", &image, "/tree", &at("host")]);
+    assert_eq!(status, 1, "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("cairn: no room on this host for "), "{said}");
+    assert!(last.contains(" more files: make room") && !last.contains(&image), "{said}");
+}
