@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cairn_testkit::judge;
 
-use crate::support::{cairn, fails, in_dir, works};
+use crate::support::{cairn, cairn_as_user, fails, in_dir, works};
 
 /// Images with nothing in them, of which every command says the same.
 #[test]
@@ -82,4 +82,24 @@ fn a_full_host_is_named_and_not_the_image() {
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("cairn: no room on this host for "), "{said}");
     assert!(last.contains(" more files: make room") && !last.contains(&image), "{said}");
+}
+
+/// A directory in which nobody but its owner makes files.
+#[test]
+fn a_new_image_that_cannot_be_made_is_named() {
+    let (dir, other) = in_dir("other.img");
+    fs::write(&other, b"").unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for name in ["closed", "tree"] {
+        fs::create_dir(at(name)).unwrap();
+        fs::set_permissions(at(name), PermissionsExt::from_mode(0o555)).unwrap();
+    }
+    let image = at("closed/x.img");
+    let words = ["build", &image, &format!("{}/", at("tree"))];
+    let (status, said) = cairn_as_user(dir.path(), &other, &words);
+    assert_eq!(status, 1, "{said}");
+    for part in [&image, "cannot be made in the directory", "permission denied: check the owner"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!Path::new(&image).exists());
 }
