@@ -87,6 +87,7 @@ enum Found {
 fn look(args: &Args, image: &ImageSpec) -> Outcome<Found> {
     let unknown = match cairn::inspect(image, &args.image.devices) {
         Ok(info) => {
+            session::tell_of_interrupted(image);
             if let Info::Ext4(info) = &info {
                 session::tell_of_check(image, info.needs_check.as_deref());
             }

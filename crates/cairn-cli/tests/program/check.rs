@@ -201,6 +201,11 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     let (status, _, stderr) = cairn(&["check", "--take-back", &left, &image]);
     assert!(status == 8 && stderr.contains("nothing was changed"), "{status}: {stderr}");
     assert!(stderr.contains(&format!("the undo file {left}: it is none")), "{stderr}");
+    // Who only reads is told that it is half repaired.
+    for words in [&["ls", &image][..], &["cat", &image, "/kept"], &["info", &image]] {
+        let (status, _, stderr) = cairn(words);
+        assert!(status == 0 && stderr.contains("--take-back"), "{words:?}: {status}: {stderr}");
+    }
     // In a directory like /tmp anybody can make such a file.
     std::os::unix::fs::chown(&left, Some(12345), None).unwrap();
     let (status, _, stderr) = cairn(&["check", &image]);
