@@ -80,7 +80,7 @@ fn a_full_host_is_named_and_not_the_image() {
     let (status, _, said) = cairn(&["get", &image, "/tree", &at("host")]);
     assert_eq!(status, 1, "{said}");
     let last = said.lines().last().unwrap();
-    assert!(last.starts_with("cairn: no room on this host for "), "{said}");
+    assert!(last.starts_with("cairn: this host: no room for "), "{said}");
     assert!(last.contains(" more files: make room") && !last.contains(&image), "{said}");
 }
 
