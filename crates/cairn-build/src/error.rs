@@ -128,6 +128,23 @@ impl Error {
         Self::Host { subject: path.as_ref().escaped(), source }
     }
 
+    /// A new file cannot be made in its directory.
+    pub(crate) fn unmade(path: &Path, directory: &Path, source: io::Error) -> Self {
+        let (name, shown) = (path.escaped(), directory.escaped());
+        let source = match source.kind() {
+            io::ErrorKind::PermissionDenied => io::Error::new(
+                source.kind(),
+                "permission denied: check the owner and mode of that directory, or give a file in \
+                 another one",
+            ),
+            _ => source,
+        };
+        Self::Host {
+            subject: format!("{name}: it cannot be made in the directory {shown}"),
+            source,
+        }
+    }
+
     pub(crate) fn source(name: impl Display, why: impl Display) -> Self {
         Self::Source { source_name: name.to_string(), why: why.to_string() }
     }

@@ -159,7 +159,7 @@ impl UnfinishedDirectory {
         let place = fs::canonicalize(&place).unwrap_or(place);
         let above = directory(&place);
         let made = temporary::Directory::new(&above, place.file_name().unwrap_or_default());
-        let made = made.map_err(|error| Error::host(above, error))?;
+        let made = made.map_err(|error| Error::unmade(path, &above, error))?;
         Ok(Self { directory: made, path: place })
     }
 
@@ -239,7 +239,7 @@ impl Unfinished {
         let above = directory(&place);
         let before = Before::at(&place, overwrite);
         let file = temporary::file(&above, place.file_name().unwrap_or_default(), 0o666);
-        let file = file.map_err(|error| Error::host(above, error))?;
+        let file = file.map_err(|error| Error::unmade(path, &above, error))?;
         Ok(Self { file, path: place, before })
     }
 

@@ -31,8 +31,35 @@ pub fn of_option(command: &str, option: &str) -> Option<&'static str> {
             "whole trees are always copied: leave it out"
         }
         ("run", _) => "options of the command follow --: `cairn run IMAGE -- COMMAND`",
+        ("check", "-f" | "--force") => "everything is read in any case: leave it out",
+        ("check", "-p" | "-a" | "--preen") => {
+            "`cairn check --repair IMAGE` mends what loses nothing, and asks nothing"
+        }
+        ("check", "-b" | "-B") => "a backup of the superblock is found where it is: leave it out",
+        ("check", "-d" | "--dry-run") => "without --repair nothing is written: leave it out",
         ("mkfs", "-q") => "mkfs prints nothing: leave it out",
         _ => return None,
+    })
+}
+
+/// What to write instead of a check with an option that goes with a repair.
+#[must_use]
+pub fn of_check_alone(words: &[OsString]) -> Option<&'static str> {
+    words.iter().skip(2).find_map(|word| {
+        Some(match word.to_str()? {
+            "-n" | "--no-change" => {
+                "without --repair nothing is written: leave -n out; with it, `cairn check --repair \
+                 -n IMAGE` shows what a repair would do"
+            }
+            "-y" | "--yes" => {
+                "-y answers what a repair asks: `cairn check --repair=all -y IMAGE`; without \
+                 --repair nothing is written"
+            }
+            "--undo" => {
+                "--undo keeps what a repair overwrites: `cairn check --repair --undo FILE IMAGE`"
+            }
+            _ => return None,
+        })
     })
 }
 
@@ -45,6 +72,10 @@ pub fn of_surplus(words: &[OsString], surplus: &str) -> Option<String> {
     };
     let surplus = quoted(surplus);
     match *words.get(1)? {
+        "check" => words
+            .windows(2)
+            .find(|pair| pair[0] == "--repair" && matches!(pair[1], "all" | "accounting"))
+            .map(|pair| format!("= joins them: cairn check --repair={} IMAGE", pair[1])),
         "shell" => Some(format!("a script follows -f: cairn shell -f {surplus} IMAGE")),
         "run" => Some(format!("before the command put --: `cairn run IMAGE -- {surplus}`")),
         "mkfs" if valued("-m") => Some(

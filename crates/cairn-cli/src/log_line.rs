@@ -28,22 +28,37 @@ impl Plain {
     }
 
     /// True if the message has been said.
-    fn is_known(&self, event: &Event<'_>) -> bool {
+    fn is_known(&self, message: &str) -> bool {
         let Some(said) = &self.said else { return false };
-        let mut message = Message(String::new());
-        event.record(&mut message);
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.contains(&message.0) || (said.len() < REMEMBERED && !said.insert(message.0))
+        said.contains(message) || (said.len() < REMEMBERED && !said.insert(message.to_owned()))
     }
 }
 
-/// The message without the values behind it.
-struct Message(String);
+/// The message, and the values that belong to it.
+#[derive(Default)]
+struct Told {
+    message: String,
+    values: Vec<String>,
+}
 
-impl Visit for Message {
+impl Visit for Told {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.values.push(format!("{name}={value:?}")),
+        }
+    }
+}
+
+/// The values are in brackets: a message may end with a command.
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { message, values } = self;
+        match (message.is_empty(), values.is_empty()) {
+            (_, true) => f.write_str(message),
+            (true, false) => f.write_str(&values.join(", ")),
+            (false, false) => write!(f, "{message} ({})", values.join(", ")),
         }
     }
 }
@@ -55,18 +70,18 @@ where
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, N>,
+        _: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        if self.is_known(event) {
+        let mut told = Told::default();
+        event.record(&mut told);
+        if self.is_known(&told.message) {
             return Ok(());
         }
         let level = if *event.metadata().level() == Level::ERROR { "error" } else { "warning" };
-        write!(writer, "cairn: {level}: ")?;
-        let mut fields = String::new();
-        context.format_fields(Writer::new(&mut fields), event)?;
-        writeln!(writer, "{}", print::harmless(&wording::named(&fields)))
+        let line = told.to_string();
+        writeln!(writer, "cairn: {level}: {}", print::harmless(&wording::named(&line)))
     }
 }
 
@@ -93,6 +108,15 @@ mod tests {
         }
     }
 
+    /// What is to be typed ends where the message does.
+    #[test]
+    fn values_are_apart_from_the_advice() {
+        let values = ["errno=-5".to_owned(), "block=7".to_owned()].into();
+        let told = Told { message: "stopped: check and repair it".into(), values };
+        let line = wording::named(&told.to_string()).into_owned();
+        assert!(line.ends_with("which says what repairs it (errno=-5, block=7)"), "{line}");
+    }
+
     #[test]
     fn a_command_says_a_message_once_and_a_mount_each_time() {
         for (repeats, count) in [(false, 3), (true, 5)] {
@@ -112,7 +136,7 @@ mod tests {
             });
             let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
             assert_eq!(text.lines().count(), count, "{text}");
-            assert!(text.starts_with("cairn: warning: could not be written start=0\n"), "{text}");
+            assert!(text.starts_with("cairn: warning: could not be written (start=0)\n"), "{text}");
         }
     }
 }

@@ -35,6 +35,10 @@ pub fn of_parse_error(error: &clap::Error, words: &[OsString]) -> Option<Failure
             .filter(|_| !word.starts_with('-'))
             .map(|instead| Failure::usage(format!("{command}: {instead}")));
     }
+    if command == "check" && error.kind() == ErrorKind::MissingRequiredArgument {
+        let instead = habits::of_check_alone(words)?;
+        return Some(Failure::usage(format!("check: {instead}")));
+    }
     if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
         return None;
     }

@@ -13,7 +13,7 @@ use cairn_vfs::error_policy::DAMAGED;
 use cairn_vfs::{FileSystem, Timestamp};
 
 use crate::commands::live_mount;
-use crate::failure::{Failure, Outcome, Status};
+use crate::failure::{self, Failure, Outcome, Status};
 use crate::{log_ring, output, print, protection};
 
 /// The image that a command works on.
@@ -126,6 +126,7 @@ pub fn with_opened<T>(
     }
     let volume =
         cairn::open(&image, &options).map_err(|error| of_mount_point(&image, error.into()))?;
+    tell_of_interrupted(&image);
     tell_of_check(&image, volume.needs_check());
     let done = work(&volume).map_err(|failure| {
         let failure = protection::explain(&**volume.filesystem(), failure);
@@ -157,7 +158,7 @@ const MISSING: &str = "what this run wrote may be missing: look what is there, a
 /// The failure of a run that did what it was asked for on a volume that is damaged elsewhere. What
 /// was found has been told.
 fn damaged(image: &ImageSpec) -> Failure {
-    let why = "it is done, but the volume is damaged: run `cairn check --repair` on the image";
+    let why = "it is done, but the volume is damaged: run `cairn check` on the image";
     Failure::new(Status::Corrupt, why.to_owned()).in_image(image)
 }
 
@@ -198,6 +199,13 @@ fn of_mount_point(image: &ImageSpec, failure: Failure) -> Failure {
 pub fn tell_of_check(image: &ImageSpec, why: Option<&str>) {
     if let Some(why) = why {
         output::complain(format_args!("warning: {image}: {why}"));
+    }
+}
+
+/// Warns of a volume that an interrupted repair has changed in part. Only who reads gets that far.
+pub fn tell_of_interrupted(image: &ImageSpec) {
+    if let Some(interrupted) = cairn::interrupted_repair(image) {
+        output::complain(format_args!("warning: {image}: {}", failure::undo(&interrupted)));
     }
 }
 

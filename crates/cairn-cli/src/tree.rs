@@ -85,8 +85,8 @@ pub struct Passed {
     left_out: Vec<Failure>,
     /// Directories with files for which there was no room.
     full: BTreeSet<String>,
-    /// More such files.
-    no_room: u64,
+    /// More such files, on the volume and on the host.
+    no_room: [u64; 2],
     /// Files whose directory could not be made.
     below: u64,
 }
@@ -111,7 +111,7 @@ impl Passed {
             if self.full.len() < NAMED && self.full.insert(directory) {
                 self.left_out.push(failure);
             } else {
-                self.no_room += 1;
+                self.no_room[usize::from(failure.is_of_host())] += 1;
             }
             return Ok(());
         }
@@ -148,26 +148,44 @@ impl Passed {
                 Err(Failure::new(status, format!("{count} {message}")))
             }
         };
-        let damaged = "damaged ENTRIES WERE skipped: run `cairn check --repair` on the image";
+        let damaged = "damaged ENTRIES WERE skipped: run `cairn check` on the image";
         let damaged = skipped(self.damaged, Status::Corrupt, damaged);
         // No repair of the filesystem brings back what its device does not give.
         let unread = "ENTRIES WERE skipped that the device could not read: the warnings say what \
                       failed there, and what to do";
         let unread = skipped(self.unread, Status::Io, unread);
-        let counted = |count: u64, message: &str| match count {
+        let [on_volume, on_host] = self.no_room;
+        let on_volume = match on_volume {
+            0 => Ok(()),
+            count => Err(Failure::new(Status::Failed, without_room(count))),
+        };
+        let on_host = match on_host {
+            0 => Ok(()),
+            count => Err(Failure::of_host(format!("this host: {}", without_room(count)))),
+        };
+        let below = match self.below {
             0 => Ok(()),
             count => {
-                let files = if count == 1 { "file" } else { "files" };
-                let message = message.replace("FILES", &format!("{count} more {files}"));
-                Err(Failure::new(Status::Failed, message))
+                let files = more_files(count);
+                let why =
+                    "left out, whose directories could not be made: mend that, and copy again";
+                Err(Failure::new(Status::Failed, format!("{files} {why}")))
             }
         };
-        let no_room = counted(self.no_room, "no room for FILES: make room, and copy again");
-        let below =
-            "FILES left out, whose directories could not be made: mend that, and copy again";
-        let below = counted(self.below, below);
-        failure::all(self.left_out.into_iter().map(Err).chain([no_room, below, unread, damaged]))
+        failure::all(
+            self.left_out.into_iter().map(Err).chain([on_volume, on_host, below, unread, damaged]),
+        )
     }
+}
+
+/// What is said of files for which there was no room.
+fn without_room(count: u64) -> String {
+    format!("no room for {}: make room, and copy again", more_files(count))
+}
+
+/// `1 more file`, `2 more files`.
+fn more_files(count: u64) -> String {
+    format!("{count} more {}", if count == 1 { "file" } else { "files" })
 }
 
 /// Prints a warning on standard error.

@@ -6,10 +6,9 @@ use std::borrow::Cow;
 
 /// What a library says, and what the program says in its place.
 const COMMANDS: &[(&str, &str)] = &[
-    ("check and repair it", "run `cairn check --repair` on it"),
-    ("check and repair the volume", "run `cairn check --repair` on the volume"),
-    ("repair all of it", "run `cairn check --repair=all` on it"),
-    ("a repair makes a new one", "`cairn check --repair` makes a new one"),
+    ("check and repair it", "run `cairn check` on it, which says what repairs it"),
+    ("check and repair the volume", "run `cairn check` on the volume, which says what repairs it"),
+    ("a repair makes a new one", "a repair makes a new one: `cairn check` says which"),
     (
         "nothing but repairs and settings change it",
         "nothing but `cairn check --repair` and the settings of `cairn tune` changes it",

@@ -36,8 +36,6 @@ pub(crate) struct Backup {
     place: BackupLocation,
     /// Why it is used.
     why: String,
-    /// The option of `cairn check` that mends this.
-    repair: &'static str,
     images: Images,
 }
 
@@ -71,17 +69,14 @@ impl Probe {
 const NO_MAGIC: &str = "the first superblock is damaged (its magic number is missing)";
 /// What gives the volume its superblock back.
 const REPAIR: &str = "check and repair it";
-/// The same, where something may be lost.
-const REPAIR_ALL: &str = "repair all of it";
 
 impl Backup {
     /// Names the backup, why it is used, and what repairs the volume.
     fn reason(&self) -> String {
         let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
-        let repair = self.repair;
         format!(
             "{why}: the backup superblock of group {group} is used, and the volume is read-only: \
-             {repair} (or e2fsck -b {block} -B {block_size} IMAGE)"
+             {REPAIR} (or e2fsck -b {block} -B {block_size} IMAGE)"
         )
     }
 }
@@ -167,8 +162,7 @@ pub fn probe_at(device: &dyn BlockDevice, kib: u64) -> Result<Probe> {
     let (superblock, layout) =
         place.decode(&bytes, device.geometry().size).map_err(|error| none(error.to_string()))?;
     let images = images(device, place, &superblock, &layout, true)?;
-    let (why, repair) = (format!("asked for with sb={kib}"), REPAIR);
-    let backup = Backup { place, why, repair, images };
+    let backup = Backup { place, why: format!("asked for with sb={kib}"), images };
     Ok(Probe { superblock, backup: Some(backup) })
 }
 
@@ -243,9 +237,7 @@ fn search(
         let layout = superblock.and_then(|known| Layout::new(known, size).ok()).unwrap_or(layout);
         match images(device, place, superblock.unwrap_or(&copy), &layout, superblock.is_none()) {
             Ok(images) => {
-                // Descriptors alone are given the places that a backup has, which may lose files.
-                let repair = if superblock.is_none() { REPAIR } else { REPAIR_ALL };
-                let backup = Some(Backup { place, why: why.to_owned(), repair, images });
+                let backup = Some(Backup { place, why: why.to_owned(), images });
                 return Ok(Some(Probe { superblock: superblock.cloned().unwrap_or(copy), backup }));
             }
             Err(_) => continue,

@@ -14,6 +14,7 @@ use cairn_block::BlockDevice;
 use cairn_check::repair::undo;
 use cairn_check::{Observer, Phase, Report};
 
+use crate::contents::unknown;
 use crate::device::open_unlocked;
 use crate::error::{Cause, Class, Error, Result};
 use crate::format::{self, Format, f2fs};
@@ -141,11 +142,16 @@ impl Observer for Told {
     }
 }
 
+/// The contents of a device without a volume.
+fn unrecognised(device: &dyn BlockDevice) -> Cause {
+    Cause::UnknownFormat { hint: recognise(device).or_else(|| unknown(device)) }
+}
+
 /// The format of a volume that is to be checked or repaired. Its superblocks may be damaged, as
 /// long as one can be made of them.
 pub(crate) fn checkable(device: &Arc<dyn BlockDevice>) -> std::result::Result<Format, Cause> {
     let found = format::probe_damaged(&**device)
-        .and_then(|found| found.ok_or_else(|| Cause::UnknownFormat { hint: recognise(&**device) }));
+        .and_then(|found| found.ok_or_else(|| unrecognised(&**device)));
     match &found {
         Err(Cause::Format { format: Format::F2fs, class: Class::Corrupt, .. })
             if f2fs::is_checkable(device)? =>

@@ -117,7 +117,7 @@ pub(crate) fn open_at(
         && let Some(zoned) = HostZoned::open(path).map_err(|source| error(Cause::Open(source)))?
     {
         let link = Link::new("zoned block device", String::new(), &zoned);
-        return narrow(image, Arc::new(zoned), vec![link]);
+        return narrow(image, Arc::new(zoned), write, vec![link]);
     }
     let options = OpenOptions { write, claim, ..OpenOptions::default() };
     let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
@@ -194,7 +194,7 @@ fn part_of(
             Arc::new(zoned)
         }
     };
-    let (mut device, mut links) = narrow(image, device, links)?;
+    let (mut device, mut links) = narrow(image, device, write, links)?;
     if image.part != Part::Whole {
         device = layers::decrypted(image, device, write, &mut links).map_err(error)?;
     }
@@ -212,10 +212,11 @@ fn part_of(
 fn narrow(
     image: &ImageSpec,
     device: Arc<dyn BlockDevice>,
+    write: bool,
     mut links: Vec<Link>,
 ) -> Result<(Arc<dyn BlockDevice>, Vec<Link>)> {
     let error = |cause| Error::new(image, cause);
-    let Some(range) = range_of(&*device, image.part).map_err(error)? else {
+    let Some(range) = range_of(&*device, image.part, write).map_err(error)? else {
         return Ok((device, links));
     };
     let part = Partition::new(device, range.offset, range.len).map_err(|why| error(why.into()))?;
@@ -227,11 +228,16 @@ fn narrow(
     Ok((Arc::new(part), links))
 }
 
-/// Where a part of a device is; `None` for all of it.
-fn range_of(device: &dyn BlockDevice, part: Part) -> Result<Option<partition::Range>, Cause> {
+/// Where a part of a device is; `None` for all of it. What is only read may be cut off.
+fn range_of(
+    device: &dyn BlockDevice,
+    part: Part,
+    write: bool,
+) -> Result<Option<partition::Range>, Cause> {
     match part {
         Part::Whole => Ok(None),
-        Part::Partition(number) => partition::find(device, number).map(Some),
+        Part::Partition(number) if write => partition::find(device, number).map(Some),
+        Part::Partition(number) => partition::find_present(device, number).map(Some),
         Part::Offset(offset) => {
             let size = device.geometry().size;
             let len = size.checked_sub(offset).filter(|len| *len > 0);
@@ -261,7 +267,7 @@ pub fn attach(image: &ImageSpec, write: bool) -> Result<LoopDevice> {
             format!("a loop device shows raw disks alone, and this is {link}: leave loop out");
         return Err(error(Cause::Refused(why)));
     }
-    let range = range_of(&*disk, image.part).map_err(error)?;
+    let range = range_of(&*disk, image.part, true).map_err(error)?;
     let (offset, len) = range.map_or((0, None), |range| (range.offset, Some(range.len)));
     LoopDevice::attach(path, offset, len, write).map_err(|source| error(Cause::Open(source)))
 }

@@ -10,7 +10,7 @@ use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
-use crate::partition::{self, Partition};
+use crate::partition::{self, Partition, Range};
 use crate::recognise::recognise;
 
 /// A disk.
@@ -22,6 +22,19 @@ pub struct Disk {
     pub size: u64,
     /// In the table's order.
     pub partitions: Vec<DiskPartition>,
+}
+
+impl Disk {
+    /// What is missing, if `image`, which holds this disk, ends before a partition of it.
+    #[must_use]
+    pub fn missing(&self, image: &ImageSpec) -> Option<Error> {
+        let ends =
+            self.partitions.iter().map(|one| (one.number, one.offset.saturating_add(one.size)));
+        let (number, end) = ends.max_by_key(|(_, end)| *end)?;
+        let Self { table, size, .. } = *self;
+        let cause = Cause::ShortDisk { table, number, end, size };
+        (end > size).then(|| Error::new(image, cause))
+    }
 }
 
 /// One of its partitions.
@@ -86,7 +99,9 @@ fn filesystem(
     device: &Arc<dyn BlockDevice>,
     partition: &Partition,
 ) -> Result<(Option<String>, Option<String>), Cause> {
-    let part = Narrowed::new(device.clone(), partition.range.offset, partition.range.len)?;
+    let Range { offset, len } = partition.range;
+    let there = device.geometry().size.saturating_sub(offset);
+    let part = Narrowed::new(device.clone(), offset, len.min(there))?;
     Ok(match format::probe(&part)? {
         Some(format) => {
             let label = format::label(format, &part).filter(|label| !label.is_empty());

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use cairn_check::Fields;
 
+use crate::contents::unknown;
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format};
 use crate::image::ImageSpec;
@@ -57,7 +58,7 @@ pub(crate) fn format_of(
         Ok(Some(format)) | Err(Cause::Format { format, .. }) => Ok(format),
         Ok(None) => match recognise(device) {
             None if cairn_ext4::rescue::has_unusual_backup(device) => Ok(Format::Ext4),
-            hint => Err(Cause::UnknownFormat { hint }),
+            hint => Err(Cause::UnknownFormat { hint: hint.or_else(|| unknown(device)) }),
         },
         Err(error) => Err(error),
     }

@@ -61,7 +61,7 @@ impl Error {
             Cause::Encrypted { .. } => 126,
             Cause::NoSuchPartition { .. } | Cause::NoPartitionTable => 6,
             Cause::FurtherDevice { .. } => 2,
-            Cause::PartitionTable { .. } => 117,
+            Cause::PartitionTable { .. } | Cause::ShortDisk { .. } => 117,
             // What mount(2) answers to a volume of another kind.
             Cause::UnknownFormat { .. } => 22,
             Cause::WouldOverwrite { .. } => 17,

@@ -97,6 +97,21 @@ pub enum Cause {
         /// Place and values.
         detail: String,
     },
+    /// The image ends before a partition of its table, as an interrupted copy does.
+    #[error(
+        "the image is shorter than its {table} partition table says: partition {number} ends at \
+         byte {end}, and the image has {size} bytes"
+    )]
+    ShortDisk {
+        /// `GPT` or `MBR`.
+        table: &'static str,
+        /// The number of the partition.
+        number: u32,
+        /// Where it ends.
+        end: u64,
+        /// Bytes of the image.
+        size: u64,
+    },
     /// The byte offset lies at or beyond the end.
     #[error("offset {offset} is beyond the end ({size} bytes)")]
     OffsetBeyondEnd {
@@ -263,6 +278,9 @@ impl Cause {
             Self::NoPartitionTable => "leave out the #NUMBER, or give 'IMAGE?offset=BYTES'",
             Self::PartitionTable { .. } => {
                 "repair the table (gdisk, fdisk), or give 'IMAGE?offset=BYTES'"
+            }
+            Self::ShortDisk { .. } => {
+                "copy it again, whole; only if this is all of it, repair the table (gdisk, fdisk)"
             }
             Self::OffsetBeyondEnd { .. } => "give a smaller offset",
             Self::FurtherDevice { .. } => "name its further devices in their order",

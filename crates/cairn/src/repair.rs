@@ -1,6 +1,7 @@
 //! Repairs of a volume that nobody has mounted: a plan, which is shown, then applied with an undo
 //! file.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_check::Observer;
 use cairn_check::repair::undo::{self, file_size};
 use cairn_check::repair::{Plan, Scope};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 
 use crate::check::checkable;
 use crate::error::{Cause, Error, Result};
@@ -65,11 +68,9 @@ impl Repair {
         if self.plan.changes.is_empty() {
             return Ok(());
         }
-        let own = own_undo_file(&self.image).filter(|_| is_file(&self.image));
-        let Some(path) = undo.or(own.as_deref()) else {
-            return Err(Error::new(&self.image, Cause::NoUndoFile));
-        };
         let failed = |cause| Error::new(&self.image, cause);
+        let path = self.undo_file(undo)?;
+        let path = &*path;
         let made = create(path).map_err(|why| failed(Cause::Undo(why)))?;
         // From here on the file is this repair's.
         let done = self.apply_with(path, &made);
@@ -84,16 +85,42 @@ impl Repair {
         done.and_then(|()| removed.map_err(left)).map_err(|why| failed(Cause::Undo(why)))
     }
 
+    /// Looks whether [`Repair::apply`] can make its undo file, and writes nothing.
+    ///
+    /// # Errors
+    /// There is none for a device; the file is there already; its directory is missing or cannot be
+    /// written.
+    pub fn check_undo_file(&self, undo: Option<&Path>) -> Result<()> {
+        let path = self.undo_file(undo)?;
+        let refused =
+            |error: Errno| Error::new(&self.image, Cause::Undo(not_written(&path, error.into())));
+        if path.symlink_metadata().is_ok() {
+            return Err(refused(Errno::EXIST));
+        }
+        let wanted = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(CWD, directory(&path), wanted, AtFlags::EACCESS).map_err(refused)
+    }
+
+    /// The file that keeps what was there.
+    fn undo_file<'a>(&self, undo: Option<&'a Path>) -> Result<Cow<'a, Path>> {
+        let own = || own_undo_file(&self.image).filter(|_| is_file(&self.image));
+        let path = undo.map(Cow::Borrowed).or_else(|| own().map(Cow::Owned));
+        path.ok_or_else(|| Error::new(&self.image, Cause::NoUndoFile))
+    }
+
     fn apply_with(&self, path: &Path, made: &File) -> Result<(), undo::Error> {
         let failed = |error| not_written(path, error);
         made.set_len(file_size(&self.plan.changes)).map_err(failed)?;
         made.sync_all().map_err(failed)?;
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        File::open(directory).and_then(|parent| parent.sync_all()).map_err(failed)?;
+        File::open(directory(path)).and_then(|parent| parent.sync_all()).map_err(failed)?;
         let file = FileDevice::open(path, OpenOptions::write()).map_err(undo::Error::Write)?;
         self.plan.apply(&*self.device, &file)
     }
+}
+
+fn directory(path: &Path) -> &Path {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
 }
 
 fn is_file(image: &ImageSpec) -> bool {
@@ -122,5 +149,6 @@ pub fn take_back(image: &ImageSpec, devices: &[PathBuf], file: &Path) -> Result<
     let device = open_interrupted(image, devices, true)?;
     let undo = FileDevice::open(file, OpenOptions::read());
     let undo = undo.map_err(|why| error(Cause::Undo(why.into())))?;
-    undo::take_back(&*device, &undo).map_err(|why| error(Cause::Undo(why)))
+    let taken = undo::take_back(&*device, &undo);
+    taken.map_err(|why| error(Cause::Undo(why.of_file(quoted(file)))))
 }

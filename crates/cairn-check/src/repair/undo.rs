@@ -91,24 +91,32 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The file holds no whole undo record.
-    #[error("no undo file, or one that was not finished: then nothing was changed ({what})")]
+    #[error("it is none, or was not finished: then nothing was changed ({what})")]
     NoFile {
         /// What is wrong.
         what: &'static str,
     },
     /// The file was finished, and has been damaged since.
-    #[error("the undo file is damaged ({what}), so that it cannot be taken back")]
+    #[error("it is damaged since it was written ({what}), so that it cannot be taken back")]
     Damaged {
         /// What is wrong.
         what: &'static str,
     },
     /// The file is of another volume.
-    #[error("the undo file is of a volume of {stored} bytes, this one has {size}")]
+    #[error("it is of a volume of {stored} bytes, this one has {size}")]
     Size {
         /// Bytes of the volume of the file.
         stored: u64,
         /// Bytes of this volume.
         size: u64,
+    },
+    /// What is wrong with the file that a repair is to be taken back with.
+    #[error("the undo file {file}: {why}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        why: Box<Error>,
     },
     /// The volume was changed after the repair.
     #[error(
@@ -126,6 +134,19 @@ pub enum Error {
 pub fn file_size(changes: &Changes) -> u64 {
     let table = as_u64(changes.list.len()).saturating_mul(ENTRY);
     changes.bytes().saturating_mul(2).saturating_add(table).saturating_add(HEADER)
+}
+
+impl Error {
+    /// With the name of the file, if that is what is wrong.
+    #[must_use]
+    pub fn of_file(self, file: impl Into<String>) -> Self {
+        match self {
+            Self::NoFile { .. } | Self::Damaged { .. } | Self::Size { .. } => {
+                Self::File { file: file.into(), why: Box::new(self) }
+            }
+            other => other,
+        }
+    }
 }
 
 impl Plan {

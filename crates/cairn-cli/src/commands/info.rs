@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::pool;
 use crate::failure::{Failure, Outcome, Status};
-use crate::output::with_stdout;
+use crate::output::{complain, with_stdout};
 use crate::session::ImageArg;
 use crate::{json, print, session, wording};
 
@@ -63,7 +63,12 @@ pub fn run(args: &Args) -> Outcome {
     let looked = args.image.spec().and_then(|image| Ok((look(args, &image)?, image)));
     match looked {
         Ok((Found::Volume(info), image)) => show(args, &image, info.format().name(), &info, None),
-        Ok((Found::Disk(disk), image)) => show(args, &image, "disk", &disk, Some(&disk)),
+        Ok((Found::Disk(disk), image)) => {
+            if let Some(missing) = disk.missing(&image) {
+                complain(format_args!("warning: {}", Failure::from(missing)));
+            }
+            show(args, &image, "disk", &disk, Some(&disk))
+        }
         Err(failure) => {
             if args.json {
                 with_stdout(|output| json::failure(output, &failure))?;
@@ -82,6 +87,7 @@ enum Found {
 fn look(args: &Args, image: &ImageSpec) -> Outcome<Found> {
     let unknown = match cairn::inspect(image, &args.image.devices) {
         Ok(info) => {
+            session::tell_of_interrupted(image);
             if let Info::Ext4(info) = &info {
                 session::tell_of_check(image, info.needs_check.as_deref());
             }

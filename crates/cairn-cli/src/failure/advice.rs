@@ -50,11 +50,12 @@ fn advice(error: &Error) -> Option<&'static str> {
              ext4 was there, `cairn check` and `cairn rescue` look for copies of its superblock"
         }
         Cause::Format { class: Class::Unreplayable, .. } => {
-            "run `cairn check --repair=all` on it, which keeps what is intact of the journal; \
-             cairn rescue copies out what is left"
+            "run `cairn check` on it, which says what is intact of the journal and which repair \
+             keeps that; cairn rescue copies out what is left"
         }
         Cause::Format { class: Class::Corrupt, .. } => {
-            "run `cairn check --repair` on it; cairn rescue copies out what is left"
+            "run `cairn check` on it, which says what repairs it; cairn rescue copies out what is \
+             left"
         }
         Cause::Open(cause) | Cause::Device(cause) if cause.source.is_some() => match cause.kind {
             ErrorKind::NotFound if general == "check the name" => {

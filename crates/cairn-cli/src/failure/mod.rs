@@ -55,7 +55,7 @@ pub struct Failure {
     /// The kind.
     pub status: Status,
     message: String,
-    /// True if a repair is the advice.
+    /// True if the advice is a check, which says what repairs the volume.
     is_damage: bool,
     /// What fails with it.
     reach: Reach,
@@ -164,6 +164,12 @@ impl Failure {
     #[must_use]
     pub fn is_of_one_file(&self) -> bool {
         self.status == Status::Failed && self.reach != Reach::All
+    }
+
+    /// True if it concerns a file of the host, which is not in the image.
+    #[must_use]
+    pub fn is_of_host(&self) -> bool {
+        self.on_host
     }
 
     /// The directory of the file for which there was no room.
@@ -361,7 +367,7 @@ impl fmt::Display for Failure {
             f.write_str(": its old contents may be gone")?;
         }
         match self.is_damage {
-            true => f.write_str(": run `cairn check --repair` on the image"),
+            true => f.write_str(": run `cairn check` on the image, which says what repairs it"),
             false => Ok(()),
         }
     }
@@ -399,7 +405,9 @@ fn status_of(cause: &Cause) -> Status {
         | Cause::NoSuchPartition { .. }
         | Cause::Encrypted { .. }
         | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
-        Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
+        Cause::PartitionTable { .. } | Cause::ShortDisk { .. } | Cause::UnknownFormat { .. } => {
+            Status::Corrupt
+        }
         Cause::Format { class, .. } => match class {
             Class::Corrupt | Class::Unreplayable | Class::TooShort => Status::Corrupt,
             Class::Unsupported => Status::Unsupported,

@@ -194,7 +194,7 @@ fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
 /// written over it.
 #[test]
 fn an_image_that_is_truncated_under_a_mount_is_noticed() {
-    const ADVICE: &str = "run `cairn check --repair` on it";
+    const ADVICE: &str = "run `cairn check` on it";
     let f2fs = || {
         let mut volume = Volume::f2fs(64 << 20, "");
         volume.unmount();

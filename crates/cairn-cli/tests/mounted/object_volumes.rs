@@ -282,6 +282,35 @@ fn an_object_volume_is_mounted_changed_and_unmounted_by_its_address() {
     assert_clean(&volume, &address);
 }
 
+/// The check reads what is flushed beside the daemon, which has the log locked.
+#[test]
+fn a_mount_with_a_local_log_is_checked() {
+    for format in ["ext4", "f2fs"] {
+        let (volume, address, point) = made_as(format);
+        let log = volume.outside("flushes");
+        cairn(&["mount", &format!("{address}?log={}", log.display()), &point]);
+        let writes = |from: usize| {
+            for number in from..from + 40 {
+                let mut file = File::create_new(volume.path(&format!("{number}"))).unwrap();
+                file.write_all(&vec![number as u8; 500 * number]).unwrap();
+                file.sync_all().unwrap();
+            }
+        };
+        for round in 0..3 {
+            writes(round * 40);
+            let said = cairn(&["check", &point]);
+            assert!(said.contains(": clean"), "{said}");
+            // What was written before the freeze was read.
+            let checked: Value =
+                serde_json::from_str(&cairn(&["check", "--json", &point])).unwrap();
+            assert!(checked["files"].as_u64() >= Some((round as u64 + 1) * 40), "{checked}");
+        }
+        let counters = &stats(Path::new(&point))["object_volume"];
+        assert_eq!(counters["log_in_use"], true, "{counters}");
+        cairn(&["umount", &point]);
+    }
+}
+
 #[test]
 fn a_mount_that_is_taken_over_stops_and_says_why() {
     let (volume, address, point) = made();

@@ -1,5 +1,6 @@
 //! A volume without its first superblock: every command that reads uses a backup and prints one
-//! warning with the repair command. A file that contains such bytes elsewhere is no volume.
+//! warning with the command that says what repairs the volume. A file that contains such bytes
+//! elsewhere is no volume.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -8,7 +9,7 @@ use cairn_testkit::judge;
 
 use crate::support::{cairn, fails, in_dir, works};
 
-const REPAIR: &str = "run `cairn check --repair` on it";
+const CHECK: &str = "run `cairn check` on it, which says what repairs it";
 
 fn overwrite(image: &str, at: u64, bytes: &[u8]) {
     let mut file = std::fs::File::options().write(true).open(image).unwrap();
@@ -31,12 +32,12 @@ fn warns(args: &[&str]) -> String {
     let (status, told, said) = cairn(args);
     assert_eq!(status, 0, "{args:?}: {said}");
     assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
-    assert!(said.starts_with("cairn: warning: ") && said.contains(REPAIR), "{args:?}: {said}");
+    assert!(said.starts_with("cairn: warning: ") && said.contains(CHECK), "{args:?}: {said}");
     told
 }
 
 #[test]
-fn every_command_reads_by_a_backup_and_says_once_what_repairs_the_volume() {
+fn every_command_reads_by_a_backup_and_says_once_what_to_do() {
     let (dir, image) = in_dir("disk.img");
     beheaded(&image, dir.path());
     let before = std::fs::read(&image).unwrap();
@@ -46,7 +47,7 @@ fn every_command_reads_by_a_backup_and_says_once_what_repairs_the_volume() {
     assert!(warns(&["find", &image, "/", "-name", "hello"]).contains("hello"));
     warns(&["df", &image]);
     let info = warns(&["info", &image]);
-    assert!(info.contains("kept") && info.contains(REPAIR), "{info}");
+    assert!(info.contains("kept") && info.contains(CHECK), "{info}");
     let out = dir.path().join("out");
     warns(&["get", &image, "/hello", out.to_str().unwrap()]);
     assert_eq!(std::fs::read(&out).unwrap(), b"contents");
@@ -60,15 +61,17 @@ fn every_command_reads_by_a_backup_and_says_once_what_repairs_the_volume() {
     assert_eq!(cairn(&["umount", point.to_str().unwrap()]).0, 0);
     assert_eq!(read.unwrap(), b"contents");
     assert_eq!(written.unwrap_err().raw_os_error(), Some(30));
-    assert!(rw.0 != 0 && rw.2.contains(REPAIR), "{rw:?}");
+    assert!(rw.0 != 0 && rw.2.contains(CHECK), "{rw:?}");
 
     let (status, _, said) = cairn(&["put", &image, out.to_str().unwrap(), "/new"]);
-    assert!(status != 0 && said.lines().last().unwrap().contains(REPAIR), "{status}: {said}");
+    assert!(status != 0 && said.lines().last().unwrap().contains(CHECK), "{status}: {said}");
     let mkfs = fails(&["mkfs", &image], 1);
     assert!(mkfs.contains("an ext4 volume labelled kept"), "{mkfs}");
     assert!(std::fs::read(&image).unwrap() == before, "something was written");
 
-    // The named command repairs the volume.
+    // The named command names the one that repairs the volume.
+    let (status, said, _) = cairn(&["check", &image]);
+    assert!(status == 4 && said.contains("--repair mends what loses nothing"), "{said}");
     let (status, said, _) = cairn(&["check", "--repair", &image]);
     assert_eq!(status, 1, "{said}");
     judge::assert_clean(Path::new(&image));

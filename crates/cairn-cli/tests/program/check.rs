@@ -144,8 +144,11 @@ fn losses_are_listed_asked_for_and_taken_back() {
     let said = works(&["check", "--take-back", &undo, &image]);
     assert!(said.contains("as they were before the repair"), "{said}");
     assert!(std::fs::read(&image).unwrap() == before);
-    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
-    assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
+    // What cannot be done is said before what would be done.
+    let (status, stdout, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &undo, &image]);
+    assert!(status == 8 && stderr.contains("exists"), "{status}: {stderr}");
+    assert_eq!(stdout, "", "{stderr}");
+    assert!(stderr.contains(&undo) && stderr.contains("name another with --undo"), "{stderr}");
     // What is there is neither overwritten nor removed.
     assert!(std::fs::read(&undo).unwrap().starts_with(b"CAIRN UNDO FILE\n"));
     let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", &image, &image]);
@@ -171,6 +174,11 @@ fn a_repair_without_losses_needs_no_answer_and_leaves_the_rest() {
     // What waits for the loss is told apart.
     let left = "1 defect is left, which --repair=all mends with losses; ";
     assert!(status == 4 && stdout.contains(left) && stdout.contains(" for that"), "{stdout}");
+    // The check promises no more than that.
+    let (_, stdout, _) = cairn(&["check", &image]);
+    let promise = "--repair=all mends all, and lists each loss before it asks; 1 of them loses";
+    let last = stdout.lines().last().unwrap();
+    assert!(last.contains(promise) && last.contains("does not depend on that"), "{last}");
 }
 
 #[test]
@@ -192,14 +200,21 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     let left = left.to_str().unwrap().to_owned();
     let (status, _, stderr) = cairn(&["check", "--take-back", &left, &image]);
     assert!(status == 8 && stderr.contains("nothing was changed"), "{status}: {stderr}");
+    assert!(stderr.contains(&format!("the undo file {left}: it is none")), "{stderr}");
+    // Who only reads is told that it is half repaired.
+    for words in [&["ls", &image][..], &["cat", &image, "/kept"], &["info", &image]] {
+        let (status, _, stderr) = cairn(words);
+        assert!(status == 0 && stderr.contains("--take-back"), "{words:?}: {status}: {stderr}");
+    }
     // In a directory like /tmp anybody can make such a file.
     std::os::unix::fs::chown(&left, Some(12345), None).unwrap();
     let (status, _, stderr) = cairn(&["check", &image]);
     assert!(status == 4 && stderr.is_empty(), "{status}: {stderr}");
     std::fs::remove_file(&left).unwrap();
     let undo = "/proc/no/such/undo";
-    let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", undo, &image]);
+    let (status, stdout, stderr) = cairn(&["check", "--repair=all", "-y", "--undo", undo, &image]);
     assert!(status == 8 && stderr.contains("undo file"), "{status}: {stderr}");
+    assert!(stdout.is_empty() && stderr.contains(undo), "{stdout}{stderr}");
     assert_eq!(cairn(&["check", "-y", &image]).0, 16);
     assert!(std::fs::read(&image).unwrap() == before);
 }

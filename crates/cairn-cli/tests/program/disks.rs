@@ -3,7 +3,7 @@
 use cairn_testkit::judge;
 
 use crate::build::tree;
-use crate::support::{fails, in_dir, works};
+use crate::support::{cairn, fails, in_dir, works};
 
 /// Two partitions through a pipe, and the words for what is wrong.
 #[test]
@@ -106,5 +106,35 @@ fn a_disk_becomes_larger_as_the_page_says() {
         let volume = format!("{image}#2");
         assert_eq!(works(&["diff", &volume, &source]), "");
         assert!(works(&["resize", &volume, "max"]).contains("as before"));
+    }
+}
+
+/// A copy of a disk that was interrupted.
+#[test]
+fn a_disk_that_is_cut_off_is_copied_again() {
+    for table in ["gpt", "mbr"] {
+        let (dir, image) = in_dir("image");
+        tree(dir.path());
+        let source = format!("{}/rootfs/", dir.path().display());
+        let parts = ["--part", "empty,type=linux,size=3M", "--part", "type=linux,size=64M"];
+        works(&[&["build", "--partition", table], &parts[..], &[&image, &source]].concat());
+        let file = std::fs::File::options().write(true).open(&image).unwrap();
+        file.set_len(48 << 20).unwrap();
+        let second = format!("{image}#2");
+        let again = "copy it again, whole";
+        let (status, listed, warned) = cairn(&["info", &image]);
+        assert!(status == 0 && listed.contains("ext4"), "{listed}");
+        assert!(warned.contains("partition 2 ends at byte") && warned.contains(again), "{warned}");
+        assert!(warned.contains("the image has 50331648 bytes"), "{warned}");
+        for (words, status) in
+            [(&["ls", &second][..], 4), (&["touch", &second, "/x"], 4), (&["check", &second], 8)]
+        {
+            let said = fails(words, status);
+            assert!(said.contains("the image is shorter than its"), "{said}");
+            assert!(said.contains(again) && !said.contains("damaged"), "{said}");
+        }
+        let to = format!("{}/rescued", dir.path().display());
+        let (status, _, said) = cairn(&["rescue", &second, "-o", &to]);
+        assert!(std::path::Path::new(&to).join("bin/ping").exists(), "{status}: {said}");
     }
 }

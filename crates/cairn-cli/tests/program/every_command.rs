@@ -246,7 +246,7 @@ fn what_cannot_be_an_image_is_status_3() {
 
 /// Damage that the open finds, and damage of a named inode.
 #[test]
-fn damage_is_status_4_and_names_the_repair() {
+fn damage_is_status_4_and_names_the_check() {
     let (_dir, image) = in_dir("disk.img");
     let path = std::path::Path::new(&image);
     judge::mke2fs(path, 8 << 20, &["-t", "ext4", "-b", "1024"]);
@@ -254,14 +254,14 @@ fn damage_is_status_4_and_names_the_repair() {
     works(&["mkdir", &image, "/d/gone"]);
     judge::run("debugfs", ["-w", "-R", "clri /d/gone", &image]);
     let (status, _, stderr) = cairn(&["stat", &image, "/d/gone"]);
-    assert!(status == 4 && stderr.contains("run `cairn check --repair` on"), "{status}: {stderr}");
+    assert!(status == 4 && stderr.contains("run `cairn check` on"), "{status}: {stderr}");
     // The journal's superblock.
     let journal = judge::debugfs(path, "bmap <8> 0");
     let block: u64 = journal.lines().find_map(|line| line.trim().parse().ok()).expect(&journal);
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 64], block * 1024).unwrap();
     let (status, _, stderr) = cairn(&["mkdir", &image, "/x"]);
-    let advice = "run `cairn check --repair=all` on";
+    let advice = "run `cairn check` on";
     assert!(status == 4 && stderr.contains(advice), "{status}: {stderr}");
 }
 

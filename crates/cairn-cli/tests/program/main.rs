@@ -24,6 +24,7 @@ mod leftovers;
 mod lists;
 mod local_logs;
 mod makers;
+mod messages;
 mod mistakes;
 mod mkfs_blocks;
 mod mkfs_safety;

@@ -190,6 +190,28 @@ fn the_first_tries_at_building_are_answered() {
     }
 }
 
+/// What those type who know e2fsck and fsck.f2fs.
+#[test]
+fn options_of_other_checkers_are_answered_with_those_of_check() {
+    let (_dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    for (words, wanted) in [
+        (&["--repair", "all", &image][..], "cairn check --repair=all IMAGE"),
+        (&[&image, "--repair", "all"], "cairn check --repair=all IMAGE"),
+        (&["-f", &image], "`-f`: everything is read in any case: leave it out"),
+        (&["-fy", &image], "`-f`: everything is read in any case: leave it out"),
+        (&["-p", &image], "`cairn check --repair IMAGE` mends what loses nothing"),
+        (&["-n", &image], "nothing is written: leave -n out"),
+        (&["-y", &image], "`cairn check --repair=all -y IMAGE`"),
+        (&["--undo", "file", &image], "`cairn check --repair --undo FILE IMAGE`"),
+        (&["-b", "8193", &image], "is found where it is: leave it out"),
+        (&["--dry-run", &image], "nothing is written: leave it out"),
+    ] {
+        let said = fails(&[&["check"], words].concat(), 16);
+        assert!(said.contains(wanted), "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn what_other_programs_do_is_answered_with_their_names() {
     let (_dir, image) = in_dir("disk.img");

@@ -117,8 +117,7 @@ fn a_volume_grows_with_its_file_or_in_its_partition() {
     assert!(fails(&["resize", &image, "lots"], 2).contains("max"));
     judge::run("debugfs", ["-w", "-R", "set_super_value state 3", &image]);
     assert!(
-        fails(&["resize", &image, "+8M"], 4)
-            .contains("it has errors: run `cairn check --repair` on it")
+        fails(&["resize", &image, "+8M"], 4).contains("it has errors: run `cairn check` on it")
     );
     // A partition keeps its size, and the volume fills it.
     let disk = dir.path().join("disk").to_str().unwrap().to_owned();

@@ -81,7 +81,7 @@ fn every_command_refuses_a_volume_whose_log_is_damaged() {
     ] {
         let said = fails(words, 4);
         assert!(
-            said.contains("journal") && said.contains("check --repair=all"),
+            said.contains("journal") && said.contains("run `cairn check` on"),
             "{words:?}: {said}"
         );
     }

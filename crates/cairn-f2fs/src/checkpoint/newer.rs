@@ -59,8 +59,8 @@ impl Damaged {
 
 /// What is said of a volume that is read-only for the sake of a newer pack.
 pub(crate) const WHY_READ_ONLY: &str = "the newest checkpoint is damaged, and a write would \
-    destroy what is left of it: check and repair the volume, which restores it; a repair with \
-    losses goes on from the checkpoint before it, if that is impossible";
+    destroy what is left of it: check and repair the volume; a repair restores it, or, with \
+    losses, goes on from the checkpoint before it";
 
 /// Why a volume with a newer pack that is damaged is read-only: a checkpoint that is written now
 /// would overwrite what is left of it. Warns of it, too.

@@ -171,9 +171,9 @@ pub enum Damage {
     },
 }
 
-/// Operations of this device, in its errors.
-const USE: &str = "use the virtual disk";
-const USE_BACKING: &str = "use a backing file of the virtual disk";
+/// What has failed, in errors of this device.
+const USE: &str = "virtual disk";
+const USE_BACKING: &str = "backing file of the virtual disk";
 
 impl From<Error> for cairn_block::Error {
     fn from(error: Error) -> Self {

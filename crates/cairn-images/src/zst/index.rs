@@ -53,7 +53,7 @@ impl From<Error> for cairn_block::Error {
             Error::LargeFrame { .. } => ErrorKind::UnsupportedFeature,
             Error::Damaged { .. } => ErrorKind::Io,
         };
-        Self::new(kind, "use the compressed disk", error.to_string())
+        Self::new(kind, "compressed disk", error.to_string())
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct Corrupt {
 
 pub(crate) type Result<T> = std::result::Result<T, Corrupt>;
 
+/// How many versions a newer program may be ahead. What is beyond is damage.
+const AHEAD: u32 = 100;
+
 impl Corrupt {
     pub(crate) fn new(object: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self { object: object.to_string(), detail: detail.into(), newer: false }
@@ -35,6 +38,9 @@ impl Corrupt {
     pub(crate) fn version(object: impl fmt::Display, version: u32, newest: u32) -> Result<()> {
         match version {
             0 => Err(Self::new(object, "has version 0 of the layout, and 1 is the first")),
+            version if version > newest.saturating_add(AHEAD) => {
+                Err(Self::new(object, format!("has {version} where the version of its layout is")))
+            }
             version if version > newest => Err(Self::newer(object, version.into(), newest)),
             _ => Ok(()),
         }

@@ -223,6 +223,11 @@ pub(crate) fn decode(id: ObjectId, bytes: &[u8], length: u64) -> Result<Found> {
         return Err(Corrupt::new(id, "does not begin as a data object"));
     }
     let version = header.version.get();
+    let known = version_by_checksum(&header, rest).filter(|known| *known != version);
+    if let Some(known) = known {
+        let detail = format!("has version {version} of the layout, and the checksum of {known}");
+        return Err(Corrupt::new(id, detail));
+    }
     Corrupt::version(id, version, LOGGED_VERSION)?;
     let number = header.entries.get();
     let head = head_length(version, number);
@@ -258,6 +263,19 @@ pub(crate) fn decode(id: ObjectId, bytes: &[u8], length: u64) -> Result<Found> {
         head,
         data_checksum: header.data_checksum.get(),
     }))
+}
+
+/// The version with which the checksum of a head is right, if there is one.
+fn version_by_checksum(header: &RawHeader, rest: &[u8]) -> Option<u32> {
+    let number = header.entries.get();
+    (1..=LOGGED_VERSION).filter(|_| number <= MOST_ENTRIES).find(|version| {
+        let RawHeader { header_checksum: stored, .. } = *header;
+        let as_known =
+            RawHeader { version: (*version).into(), header_checksum: 0.into(), ..*header };
+        parts(*version, number, rest).is_some_and(|(recorded, index)| {
+            checksum(&[as_known.as_bytes(), recorded, index]) == stored.get()
+        })
+    })
 }
 
 /// What follows the first part of the header, and the index. None if the bytes end before.

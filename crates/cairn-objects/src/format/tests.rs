@@ -191,8 +191,16 @@ fn a_fence_is_shorter_than_every_object() {
 fn a_newer_layout_is_refused_with_advice() {
     let (mut bytes, _) = object();
     bytes[8] = 4;
-    let refused = data::decode(ID, &bytes, bytes.len() as u64).unwrap_err();
-    assert!(refused.newer && refused.to_string().ends_with("use a newer Cairn"), "{refused}");
+    let refused = |bytes: &[u8]| data::decode(ID, bytes, bytes.len() as u64).unwrap_err();
+    let damaged = refused(&bytes);
+    assert!(!damaged.newer && damaged.to_string().contains("the checksum of 2"), "{damaged}");
+    // Another layout has another checksum.
+    bytes[12] ^= 1;
+    let newer = refused(&bytes);
+    assert!(newer.newer && newer.to_string().ends_with("use a newer Cairn"), "{newer}");
+    bytes[8..12].fill(0xbf);
+    let damaged = refused(&bytes);
+    assert!(!damaged.newer && damaged.to_string().contains("restore it"), "{damaged}");
 }
 
 fn part() -> MapPart {

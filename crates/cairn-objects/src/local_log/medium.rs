@@ -58,7 +58,21 @@ pub trait Medium: Send + Sync {
     }
 }
 
-/// A file of the host, locked. Without one it is empty; the first write makes it.
+/// How a log is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// Nobody else has it open.
+    Writes,
+    /// Nobody has it open for writing.
+    Reads,
+    /// As it is, whoever writes it. A writer that flushes nothing meanwhile leaves its records
+    /// where they are, until the store has them: so a log that is read before the manifest and the
+    /// store's logs lacks nothing.
+    ReadsBeside,
+}
+
+/// A file of the host, locked unless it is [read beside](Opening::ReadsBeside) its writer. Without
+/// one it is empty; the first write makes it.
 pub(super) struct LogFile {
     path: PathBuf,
     file: OnceLock<File>,
@@ -69,8 +83,9 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file, for writing or for reading, if it is there.
-    pub(super) fn open(path: &Path, writes: bool) -> Result<Self> {
+    /// Opens the file, if it is there.
+    pub(super) fn open(path: &Path, opening: Opening) -> Result<Self> {
+        let writes = opening == Opening::Writes;
         let failed = |error| Error::from_io(format!("open the log {}", path.escaped()), error);
         let path = &host::behind_links(path).map_err(failed)?;
         let log = Self {
@@ -98,8 +113,12 @@ impl LogFile {
         }
         let file = host::open_regular(path, OpenOptions::new().read(true).write(writes));
         let file = file.map_err(failed)?;
-        let lock = if writes { File::try_lock } else { File::try_lock_shared };
-        match lock(&file) {
+        let locked = match opening {
+            Opening::Writes => file.try_lock(),
+            Opening::Reads => file.try_lock_shared(),
+            Opening::ReadsBeside => Ok(()),
+        };
+        match locked {
             Ok(()) => Ok(Self { file: file.into(), ..log }),
             Err(TryLockError::WouldBlock) => {
                 let detail = format!(

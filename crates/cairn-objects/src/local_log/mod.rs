@@ -38,6 +38,7 @@ use crate::format::{Corrupt, ObjectId, SECTOR};
 pub(crate) use contents::{Contents, Record};
 use medium::CUT_SHORT;
 pub use medium::Medium;
+pub(crate) use medium::Opening;
 pub use memory::MemoryMedium;
 
 /// Smallest log.
@@ -128,14 +129,14 @@ pub(crate) fn claimed(header: &Header, manifest: &Manifest) -> Option<u64> {
 
 impl Log {
     /// Opens a log. A file that is not there is an empty log, which the first write makes.
-    pub(crate) fn open(options: &LogOptions, writes: bool) -> Result<Self> {
+    pub(crate) fn open(options: &LogOptions, opening: Opening) -> Result<Self> {
         if options.size < LEAST_SIZE {
             let detail =
                 format!("a log of {} bytes is too small: use at least {LEAST_SIZE}", options.size);
             return Err(Error::new(ErrorKind::OutOfRange, "open", detail));
         }
         let medium: Arc<dyn Medium> = match &options.place {
-            LogPlace::File(path) => Arc::new(medium::LogFile::open(path, writes)?),
+            LogPlace::File(path) => Arc::new(medium::LogFile::open(path, opening)?),
             LogPlace::Medium(medium) => medium.clone(),
         };
         let at = At { header: header_for(0, 0), number: 1, offset: BLOCK };

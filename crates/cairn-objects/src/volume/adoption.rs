@@ -16,7 +16,7 @@ use cairn_block::{Error, Result};
 use super::options::Options;
 use crate::format::local_log::Header;
 use crate::format::manifest::{Manifest, Replay, Writer};
-use crate::local_log::{Contents, Log, Record, Refused, belongs, claimed, header_for};
+use crate::local_log::{Contents, Log, Opening, Record, Refused, belongs, claimed, header_for};
 use crate::opening::Followed;
 use crate::process;
 
@@ -64,7 +64,12 @@ impl Adoption {
             runtime: options.runtime.clone(),
         };
         if let Some(wish) = &options.log {
-            let log = Log::open(wish, adoption.writes)?;
+            let opening = match (adoption.writes, options.exclusive) {
+                (true, _) => Opening::Writes,
+                (false, true) => Opening::Reads,
+                (false, false) => Opening::ReadsBeside,
+            };
+            let log = Log::open(wish, opening)?;
             adoption.contents = log.contents()?;
             adoption.refused = wish.refused.clone();
             adoption.log = Some(log);

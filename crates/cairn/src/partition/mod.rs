@@ -33,25 +33,47 @@ pub fn read(device: &dyn BlockDevice) -> Result<Option<Table>, Cause> {
 /// The place of partition `number`, checked to lie on the device.
 ///
 /// # Errors
-/// No table, no such partition, a damaged table, or a device error.
+/// No table, no such partition, a damaged table, a device that ends before the partition, or a
+/// device error.
 pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Range, Cause> {
+    let (range, there) = entry(device, number)?;
+    there.map(|_| range)
+}
+
+/// As [`find`], for reading: of a partition that the device has only in part, that part.
+///
+/// # Errors
+/// As [`find`]; the device has nothing of it.
+pub fn find_present(device: &dyn BlockDevice, number: u32) -> Result<Range, Cause> {
+    let (Range { offset, .. }, there) = entry(device, number)?;
+    match device.geometry().size.checked_sub(offset) {
+        Some(rest) if rest > 0 && there.is_err() => Ok(Range { offset, len: rest }),
+        _ => there,
+    }
+}
+
+/// The place of a partition, and what the device has of it if it has all.
+fn entry(device: &dyn BlockDevice, number: u32) -> Result<(Range, Result<Range, Cause>), Cause> {
     let table = read(device)?.ok_or(Cause::NoPartitionTable)?;
     let Some(range) = table.partitions.iter().find(|one| one.number == number).map(|one| one.range)
     else {
         let present = table.partitions.iter().map(|one| one.number).collect();
         return Err(Cause::NoSuchPartition { number, table: table.kind, present });
     };
-    let size = device.geometry().size;
-    match range.offset.checked_add(range.len) {
-        Some(end) if end <= size && range.len > 0 => Ok(range),
-        _ => Err(Cause::PartitionTable {
-            table: table.kind,
-            detail: format!(
-                "partition {number} is {} bytes at {}, but the image has {size} bytes",
-                range.len, range.offset
-            ),
-        }),
+    let damaged = |what: &str| Cause::PartitionTable {
+        table: table.kind,
+        detail: format!("partition {number} is {} bytes at {}, {what}", range.len, range.offset),
+    };
+    let end = range.offset.checked_add(range.len).ok_or_else(|| damaged("beyond 2^64"))?;
+    if range.len == 0 {
+        return Err(damaged("which is none"));
     }
+    let size = device.geometry().size;
+    let there = match end <= size {
+        true => Ok(range),
+        false => Err(Cause::ShortDisk { table: table.kind, number, end, size }),
+    };
+    Ok((range, there))
 }
 
 #[cfg(test)]

@@ -123,7 +123,15 @@ fn no_table_and_beyond_the_end() {
     assert!(matches!(find(&device(&vec![0; 1 << 20]), 1), Err(Cause::NoPartitionTable)));
     let mut disk = mbr_disk();
     disk.truncate(2 << 20);
-    assert!(matches!(find(&device(&disk), 3), Err(Cause::PartitionTable { .. })));
+    let short = device(&disk);
+    for found in [find(&short, 3), find_present(&short, 3)] {
+        assert!(
+            matches!(found, Err(Cause::ShortDisk { number: 3, end, size, .. })
+                if (end, size) == (5 << 20, 2 << 20)),
+            "{found:?}"
+        );
+    }
+    assert_eq!(find_present(&short, 1).unwrap(), Range { offset: MIB, len: MIB });
     assert!(matches!(find(&device(&[0; 100]), 1), Err(Cause::NoPartitionTable)));
 }
 

@@ -44,20 +44,25 @@ pub(super) fn text(output: &mut Output<'_>, name: &str, checked: &Checked) -> Ou
 /// What can be done about findings.
 fn advice(report: &Report) -> String {
     let has = |severity| report.counts.iter().any(|(kind, _)| kind.severity == severity);
-    let advice = match (&report.no_repair, has(Severity::Losing)) {
-        (Some(why), _) => return format!("--repair does not mend this volume: {why}"),
-        _ if has(Severity::Fatal) => {
-            "nothing is left to repair it from: copy what can be read \
-            (cairn rescue)"
-        }
-        (None, false) => "--repair mends what loses nothing",
-        (None, true) if has(Severity::Accounting) => {
-            "--repair mends what loses nothing, \
-            --repair=all the rest"
-        }
-        (None, true) => "--repair=all mends what loses something",
-    };
-    advice.into()
+    if let Some(why) = &report.no_repair {
+        return format!("--repair does not mend this volume: {why}");
+    }
+    if has(Severity::Fatal) {
+        return "nothing is left to repair it from: copy what can be read (cairn rescue)".into();
+    }
+    let losing = report.counts.iter().filter(|(kind, _)| kind.severity == Severity::Losing);
+    let losing: u64 = losing.map(|(_, count)| count).sum();
+    let lists = "and lists each loss before it asks";
+    match (losing, report.count().saturating_sub(losing)) {
+        (0, _) => "--repair mends what loses nothing".into(),
+        (_, 0) => format!("--repair=all mends what loses something, {lists}"),
+        // Which others depend on these, the plan of a repair finds out.
+        (_, others) => format!(
+            "--repair=all mends all, {lists}; {losing} of them {}, and of the other {others} \
+             --repair mends only what does not depend on that (--repair -n lists it)",
+            if losing == 1 { "loses something" } else { "lose something" }
+        ),
+    }
 }
 
 pub(super) fn document(name: &[u8], checked: &Checked) -> Json {

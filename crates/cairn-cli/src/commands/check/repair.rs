@@ -34,10 +34,15 @@ pub(super) fn run(args: &Args, wish: Wish) -> Outcome {
     let repair = planned.map_err(|error| told(args, uncheckable(error)))?;
     let name = image.to_os_string();
     let shown = print::escaped(name.as_bytes());
-    if !args.json {
+    // What cannot be applied is said before what would be done.
+    let usable = match is_possible(args, &repair.plan) {
+        true => repair.check_undo_file(args.undo.as_deref()).map_err(Failure::from),
+        false => Ok(()),
+    };
+    if !args.json && usable.is_ok() {
         with_stdout(|to| steps(to, &repair.plan))?;
     }
-    let end = decide(args, &repair, &shown).and_then(|is_wanted| {
+    let end = usable.and_then(|()| decide(args, &repair, &shown)).and_then(|is_wanted| {
         if is_wanted {
             repair.apply(args.undo.as_deref()).map_err(not_applied)?;
         }
@@ -83,10 +88,15 @@ fn told(args: &Args, failure: Failure) -> Failure {
     failure
 }
 
+/// Can the plan be applied, if the user wants it?
+fn is_possible(args: &Args, plan: &Plan) -> bool {
+    !(plan.is_refused || plan.after.cancelled || plan.changes.is_empty() || args.no_change)
+}
+
 /// Is the plan to be applied? Asks before something is lost.
 fn decide(args: &Args, repair: &Repair, shown: &str) -> Outcome<bool> {
     let plan = &repair.plan;
-    if plan.is_refused || plan.after.cancelled || plan.changes.is_empty() || args.no_change {
+    if !is_possible(args, plan) {
         return Ok(false);
     }
     let losing = plan.steps.losing().count();

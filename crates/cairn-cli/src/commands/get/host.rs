@@ -67,7 +67,7 @@ pub(super) fn safe(path: &[u8]) -> Outcome<&Path> {
     let bad = |name: &[u8]| matches!(name, b"." | b"..") || name.contains(&0);
     if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(bad) {
         let message =
-            format!("{}: an invalid name: run `cairn check --repair` on the image", path.escaped());
+            format!("{}: an invalid name: run `cairn check` on the image", path.escaped());
         return Err(Failure::new(Status::Corrupt, message));
     }
     Ok(Path::new(OsStr::from_bytes(path)))

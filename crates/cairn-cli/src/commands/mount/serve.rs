@@ -71,6 +71,7 @@ pub fn serve(serving: &Serving<'_>) -> Outcome {
     let image = on_loop.as_ref().unwrap_or(serving.image);
     let (mut volume, host) = open_volume(image, asked)?;
     cairn::forget_passphrases();
+    session::tell_of_interrupted(image);
     session::tell_of_check(image, volume.needs_check());
     let notes = cairn::check_options(volume.format(), asked).unwrap_or_default();
     for note in options.notes.iter().chain(&notes) {
@@ -298,7 +299,7 @@ fn end_words(error: &cairn_vfs::Error) -> String {
         Some(reason) => {
             format!(
                 "the volume has stopped: {reason}: mount it again, which recovers it, or, if it is \
-                 damaged, run `cairn check --repair` on it"
+                 damaged, run `cairn check` on it"
             )
         }
         None => format!("{error}: mount it again, and check which files are missing"),

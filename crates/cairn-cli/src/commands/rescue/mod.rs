@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use cairn::{Cause, Class};
+use cairn::{Cause, Class, ImageSpec};
 use cairn_check::salvage::{Deleted, Loss, Receiver, Remains, Salvage};
 use serde_json::{Value, json};
 
@@ -56,6 +56,8 @@ pub struct Args {
     which: Vec<OsString>,
 }
 
+/// Bytes that are searched for superblocks in unusual places.
+const SEARCHED: u64 = 4 << 30;
 /// Nothing could be read.
 const NOTHING: u8 = 8;
 
@@ -84,7 +86,7 @@ fn rescue(args: &Args) -> Outcome<Rescued> {
     let image = args.image.spec()?;
     warn_of_mount(&image);
     let opened = cairn::rescue(&image, &args.image.devices, args.copies.copies());
-    let (format, mut volume) = opened.map_err(unreadable)?;
+    let (format, mut volume) = opened.map_err(|error| unreadable(&image, error))?;
     let mut head = json::Object::new();
     json::insert_name(&mut head, "image", image.to_os_string().as_bytes());
     head.insert("format".into(), format.to_string().into());
@@ -106,20 +108,27 @@ fn rescue(args: &Args) -> Outcome<Rescued> {
 }
 
 /// The advice for a damaged volume is to rescue what is left.
-fn unreadable(error: cairn::Error) -> Failure {
+fn unreadable(image: &ImageSpec, error: cairn::Error) -> Failure {
     let why = match error.cause() {
         cause @ Cause::Format { class: Class::Corrupt, .. } => {
             let text = format!("{}: {cause}: nothing can be read by it", error.image());
             Failure::new(Status::Corrupt, text)
         }
-        Cause::UnknownFormat { hint: None } => Failure::new(
-            Status::Corrupt,
-            format!(
-                "{error}; if a volume was there, no copy of its superblock is left in the first \
-                 4 GiB: `mke2fs -n` with the options of a volume of ext4 lists where else backups \
-                 are, and --superblock reads one"
-            ),
-        ),
+        Cause::UnknownFormat { hint: None } => {
+            let size = cairn::chain(image).ok().and_then(|links| Some(links.last()?.size));
+            let searched = match size.filter(|size| *size <= SEARCHED) {
+                Some(size) => format!("in all of its {}", print::size(size)),
+                None => {
+                    "in the first 4 GiB: `mke2fs -n` with the options of a volume of ext4 lists \
+                         where else backups are, and --superblock reads one"
+                        .to_owned()
+                }
+            };
+            let text = format!(
+                "{error}; if a volume was there, no copy of its superblock is left {searched}"
+            );
+            Failure::new(Status::Corrupt, text)
+        }
         _ => Failure::from(error),
     };
     if why.status == Status::Corrupt { why.with_code(NOTHING) } else { why }
