@@ -1,8 +1,8 @@
-//! [`Contradicted`]: the segments whose summaries contradict pointers. A wrong pointer is one
-//! node's, and two that were exchanged are those of two nodes. If the pointers of more nodes
-//! contradict the summary of a segment, the summary is an old one.
+//! [`Contradicted`]: the segments whose summaries contradict pointers. Wrong pointers, and
+//! such as were exchanged, are those of a few nodes. If the pointers of more nodes contradict the
+//! summary of a segment, the summary is an old one.
 //!
-//! Memory: at most [`MOST`] segments with three nodes each, and as many pointers that seem to have
+//! Memory: at most [`MOST`] segments with five nodes each, and as many pointers that seem to have
 //! been exchanged or moved.
 //!
 //! Locking: one lock, a leaf.
@@ -19,7 +19,7 @@ use crate::format::units::{BlockAddr, Nid, SegNo};
 /// Most segments, and most pointers.
 const MOST: usize = 1 << 16;
 /// Nodes whose pointers may be wrong, and not the summary.
-const MOST_NODES: usize = 2;
+const MOST_NODES: usize = 4;
 
 /// A pointer that seems to have been exchanged, or moved.
 pub(super) struct Turned {

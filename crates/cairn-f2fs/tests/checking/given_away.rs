@@ -313,6 +313,11 @@ fn a_file_that_comes_back_gets_no_name_in_the_directory_of_another_user() {
     let fs = open(device.clone(), "nodiscard");
     (0..100).for_each(|number| drop(file(&fs, fs.root(), &format!("more {number}"), 600)));
     fs.unmount().unwrap();
+    let fs = open(device.clone(), "nodiscard");
+    for number in 0..100 {
+        fs.unlink(fs.root(), format!("more {number}").as_bytes()).unwrap();
+    }
+    fs.unmount().unwrap();
     let target = Target::of(&device);
     let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
     let sound = View::of(&sound);

@@ -201,9 +201,13 @@ impl Mend for Mender {
         context.step(|scratch| paths::add(&context, scratch, &mut report.findings));
         context.failure()?;
         if report.count() > 0 && !cancelled && !is_done {
-            let mut freed = self.freed.lock();
-            freed.extend(counts::freed(&context, &report)?);
-            mend(&context, &report, (device, scope), (steps, &freed))?;
+            let more = counts::freed(&context, &report)?;
+            let freed = {
+                let mut freed = self.freed.lock();
+                freed.extend(more);
+                freed.clone()
+            };
+            mend(&context, &report, (device, scope), (steps, freed))?;
         }
         Ok(report)
     }
@@ -246,13 +250,13 @@ fn mend(
     context: &Arc<Context>,
     report: &Report,
     on: (&Arc<dyn BlockDevice>, Scope),
-    (steps, freed): (&mut Steps, &BTreeSet<Nid>),
+    (steps, freed): (&mut Steps, BTreeSet<Nid>),
 ) -> Result<()> {
     let loses = loses(report);
     let (found, owners) = context.notes.as_ref().map(Notes::take).unwrap_or_default();
     let mut edit = Edit::new(context.clone(), on, owners, steps);
     edit.paths = paths_of(report);
-    edit.freed.clone_from(freed);
+    edit.freed = freed;
     let counts_quota = [&kinds::QUOTA_COUNTS, &kinds::QUOTA_FILE, &kinds::QUOTA];
     edit.is_quota_wrong = found.iter().any(|found| is_one(found, &counts_quota));
     let before = edit.steps.made();
