@@ -54,7 +54,7 @@ fn an_old_block_of_the_volumes_areas_changes_no_file() {
     let target = Target::of(&Arc::new(states.pop().unwrap()));
     let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
     let sound = View::of(&sound);
-    let layout = target.layout().clone();
+    let layout = *target.layout();
     let mut tried = 0;
     for at in (1_u64..u64::from(layout.main)).map(|block| block * 4096) {
         let now = target.read(at);

@@ -37,18 +37,7 @@ impl Edit<'_> {
             wanted.entry(nid).or_default().extend(ino);
         }
         wanted.retain(|nid, _| self.layout.is_nid(*nid));
-        let mut found = BTreeMap::new();
-        for (nid, inos) in wanted.clone() {
-            let addr = self.entry(nid)?.block_addr;
-            if self.layout.in_main(addr)
-                && let Some(footer) = self.footer(addr)?
-                && footer.nid == nid
-                && is_of(&footer, &inos)
-            {
-                wanted.remove(&nid);
-                found.insert(nid, (addr, footer));
-            }
-        }
+        let mut found = self.find_at_entries(&mut wanted)?;
         self.find_swapped(&mut wanted, &mut found)?;
         let mut doubtful = BTreeMap::new();
         if !wanted.is_empty() {
@@ -103,6 +92,26 @@ impl Edit<'_> {
             changed = self.list_lost(findings);
         }
         Ok(changed)
+    }
+
+    /// Nodes at the addresses of their own entries.
+    fn find_at_entries(
+        &self,
+        wanted: &mut Wanted,
+    ) -> Result<BTreeMap<Nid, (BlockAddr, NodeFooter)>> {
+        let mut found = BTreeMap::new();
+        for (nid, inos) in wanted.clone() {
+            let addr = self.entry(nid)?.block_addr;
+            if self.layout.in_main(addr)
+                && let Some(footer) = self.footer(addr)?
+                && footer.nid == nid
+                && is_of(&footer, &inos)
+            {
+                wanted.remove(&nid);
+                found.insert(nid, (addr, footer));
+            }
+        }
+        Ok(found)
     }
 
     /// Nodes at the addresses of others that are looked for, too.
