@@ -7,6 +7,7 @@ mod chain;
 mod clean;
 mod clusters;
 mod deleted;
+mod dentries;
 mod faults;
 mod features;
 mod fields;

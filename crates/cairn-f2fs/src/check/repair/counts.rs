@@ -60,6 +60,13 @@ impl Edit<'_> {
         if self.turn_back(found)? {
             return Ok(true);
         }
+        for (ino, finding) in self.in_doubt(found) {
+            if !self.may_lose() {
+                return Ok(false);
+            }
+            let what = "that it has no further name, if the number of an entry is wrong";
+            self.lost((finding.kind, finding.place.clone()), ino, what);
+        }
         let mut changed = false;
         let is_lost = |found: &&Finding| {
             is_one(found, &[&kinds::INODE_UNREACHABLE, &kinds::DIRECTORY_CYCLE])

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_check::{Finding, Value};
+use cairn_check::{Finding, Kind, Place, Value};
 use cairn_vfs::{FileKind, Name};
 
 use super::super::kinds;
+use super::super::nodes::NodeState;
 use super::edit::{Edit, ino_of};
 use super::names::Found;
+use super::turned::lacks_name;
 use crate::error::Result;
 use crate::form::names::Names;
 use crate::format::dentry::{
@@ -29,6 +31,14 @@ struct Entry {
     kind: FileKind,
     name: Vec<u8>,
     hash: u32,
+}
+
+/// Inodes that lack names.
+pub(super) struct Unnamed {
+    /// Those without a name, by the parent and the name that they record.
+    by_name: BTreeMap<(Nid, Vec<u8>), Nid>,
+    /// There are some, or inodes with fewer names than they count.
+    is_any: bool,
 }
 
 /// What is wrong with directories, by block.
@@ -201,17 +211,16 @@ impl Edit<'_> {
         Ok(mine().next().copied())
     }
 
-    /// Inodes without a name, by the parent and the name that they record.
-    fn unnamed(&self, findings: &[Finding]) -> Result<BTreeMap<(Nid, Vec<u8>), Nid>> {
-        let mut unnamed = BTreeMap::new();
+    fn unnamed(&self, findings: &[Finding]) -> Result<Unnamed> {
+        let mut by_name = BTreeMap::new();
         let kind = kinds::INODE_UNREACHABLE.code;
         for finding in findings.iter().filter(|found| found.kind.code == kind) {
             let Some(ino) = ino_of(&finding.place) else { continue };
             if let Some(recorded) = self.recorded(ino)? {
-                unnamed.insert(recorded, ino);
+                by_name.insert(recorded, ino);
             }
         }
-        Ok(unnamed)
+        Ok(Unnamed { by_name, is_any: findings.iter().any(lacks_name) })
     }
 
     /// Makes a block right. Returns how many names are lost; `None` if it stays as it is, because
@@ -220,12 +229,13 @@ impl Edit<'_> {
         &mut self,
         (dir, block): (Nid, u64),
         twice: BTreeSet<usize>,
-        unnamed: &BTreeMap<(Nid, Vec<u8>), Nid>,
+        unnamed: &Unnamed,
     ) -> Result<Option<usize>> {
         let Some(bytes) = self.dir_block(dir, block)? else {
             let is_made = block == 0 && self.make_first_block(dir)?;
             return Ok(is_made.then_some(0));
         };
+        let bytes = self.with_lengths(dir, bytes)?;
         let mut entries = Vec::new();
         let mut lost = 0_usize;
         for entry in Dentries::new(&bytes).iter() {
@@ -267,10 +277,10 @@ impl Edit<'_> {
         dir: Nid,
         (slot, mut name): (usize, Vec<u8>),
         (mut ino, hash, kind): (Nid, u32, Option<FileKind>),
-        unnamed: &BTreeMap<(Nid, Vec<u8>), Nid>,
+        unnamed: &Unnamed,
     ) -> Result<Option<Entry>> {
         if self.context.nodes.inode(ino).is_none() {
-            match unnamed.get(&(dir, name.clone())) {
+            match unnamed.by_name.get(&(dir, name.clone())) {
                 Some(found) => ino = *found,
                 None => return Ok(None),
             }
@@ -284,15 +294,39 @@ impl Edit<'_> {
                 Some((_, recorded)) if recorded == name => {}
                 _ => match self.name_before(names, &name, hash) {
                     Some(near) => name = near,
-                    None if is_name => {}
+                    None if is_name && is_in_one_byte(names.hash(&name), hash) => {}
+                    None if is_name && self.may_lose() => {
+                        self.list_name(&kinds::DIRECTORY_HASH, (dir, &name), ", if it was another");
+                    }
                     None => return Ok(None),
                 },
             }
         }
         let hash = names.hash(&name).unwrap_or(hash);
-        let real = self.context.nodes.inode(ino).and_then(|node| node.kind());
+        let kind_of = |ino| self.context.nodes.inode(ino).and_then(NodeState::kind);
+        let is_turned = kind.is_some() && kind_of(ino).is_some() && kind_of(ino) != kind;
+        // A wrong type makes no names too many.
+        if is_turned && unnamed.is_any && self.has_too_many_names(ino) {
+            let found = unnamed.by_name.get(&(dir, name.clone())).copied();
+            match found.filter(|found| kind_of(*found) == kind && !self.freed.contains(found)) {
+                Some(found) => ino = found,
+                None => {
+                    if self.may_lose() {
+                        self.list_name(&kinds::DIRECTORY_TYPE, (dir, &name), "");
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+        let real = self.context.nodes.inode(ino).and_then(NodeState::kind);
         let kind = real.or(kind).unwrap_or(FileKind::Regular);
         Ok(Some(Entry { slot, ino, kind, name, hash }))
+    }
+
+    /// Lists a name that a directory loses.
+    fn list_name(&mut self, kind: &'static Kind, (dir, name): (Nid, &[u8]), more: &str) {
+        let what = format!("the name {}{more}", String::from_utf8_lossy(name));
+        self.lost((kind, Place::inode(dir.get()).named(name)), dir, &what);
     }
 
     /// Writes a block with these entries. What has no room there, or is not looked for there, is
@@ -365,6 +399,12 @@ impl Edit<'_> {
         }
         Ok(is_in_bucket((record.current_depth, record.dir_level), block, hash))
     }
+}
+
+/// Is one byte of the hash of a name wrong? A wrong name has another hash in all bytes.
+fn is_in_one_byte(right: Option<u32>, stored: u32) -> bool {
+    let differs = right.map_or([0; 4], |right| (right ^ stored).to_le_bytes());
+    differs.into_iter().filter(|byte| *byte != 0).count() == 1
 }
 
 /// Is the finding about an entry?

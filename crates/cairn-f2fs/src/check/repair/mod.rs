@@ -8,7 +8,7 @@
 //! 3. nodes that the NAT does not lead to are looked for (`lost`), before anything is given up; a
 //!    root that is not found is made (`root`);
 //! 4. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
-//!    (`attributes`), and entries (`entries`), with all that they lose;
+//!    (`attributes`), and entries (`entries`, `lengths`), with all that they lose;
 //! 5. entries with a wrong number (`turned`), counts, and names for inodes that have none
 //!    (`counts`, `names`);
 //! 6. quota files (`quota`);
@@ -24,6 +24,7 @@ mod edit;
 mod entries;
 mod in_place;
 mod inode;
+mod lengths;
 mod lost;
 mod names;
 mod partial;

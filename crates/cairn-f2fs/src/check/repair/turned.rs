@@ -70,12 +70,37 @@ impl Edit<'_> {
         Ok(true)
     }
 
+    /// The files with a name too many, if an inode lacks one: the number of an entry may be wrong,
+    /// and nothing shows which.
+    pub(super) fn in_doubt<'f>(&self, findings: &'f [Finding]) -> Vec<(Nid, &'f Finding)> {
+        if !findings.iter().any(lacks_name) {
+            return Vec::new();
+        }
+        let excess = findings.iter().filter(|found| difference(found).is_some_and(|one| one < 0));
+        let named = excess.filter_map(|found| Some((ino_of(&found.place)?, found)));
+        named.filter(|(ino, _)| self.has_too_many_names(*ino)).collect()
+    }
+
+    /// Does an inode have more names than it counts? A directory has one.
+    pub(super) fn has_too_many_names(&self, ino: Nid) -> bool {
+        self.context.nodes.inode(ino).is_some_and(|node| match node.kind() {
+            Some(FileKind::Directory) => node.links() > 1,
+            Some(_) => node.links() > node.other(),
+            None => false,
+        })
+    }
+
     /// The name of an entry.
     pub(super) fn name_in(&self, found: Found) -> Result<Vec<u8>> {
         let bytes = self.dir_block(found.dir, found.block)?.unwrap_or_default();
         let entry = Dentries::new(&bytes).next(found.slot).and_then(|entry| entry.ok());
         Ok(entry.map(|entry| entry.name.to_vec()).unwrap_or_default())
     }
+}
+
+/// Does the finding say that an inode lacks a name?
+pub(super) fn lacks_name(finding: &Finding) -> bool {
+    difference(finding).is_some_and(|lacking| lacking > 0)
 }
 
 /// Names that an inode lacks. Negative if it has too many.

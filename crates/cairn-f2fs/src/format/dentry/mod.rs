@@ -201,6 +201,24 @@ impl<'b> Dentries<'b> {
         bitmap::count_set(self.bitmap, entry.slot, count) == count
     }
 
+    /// The hash that is stored in a slot.
+    pub(crate) fn hash_at(&self, slot: usize) -> Option<u32> {
+        self.raw(slot).map(|raw| raw.hash_code.get())
+    }
+
+    /// The length that makes the name at a slot the wanted one. Its slots are marked as used.
+    pub(crate) fn length_of(
+        &self,
+        slot: usize,
+        is_wanted: impl Fn(&[u8]) -> bool,
+    ) -> Option<usize> {
+        (1..=NAME_MAX).find(|len| {
+            let count = slots_for(*len);
+            let name = self.name(slot, *len).filter(|name| is_wanted(name));
+            name.is_some() && bitmap::count_set(self.bitmap, slot, count) == count
+        })
+    }
+
     /// The entry with this hash whose name is the wanted one.
     ///
     /// Finds the same entry as a walk by [`Dentries::next`], but checks only length and hash of the
@@ -331,6 +349,15 @@ impl<'b> DentriesMut<'b> {
             other => panic!("no entry at slot {slot} but {other:?}"),
         };
         bitmap::clear_range(self.bitmap, slot, slots_for(len));
+    }
+
+    /// Sets the length of the name at `slot`.
+    ///
+    /// # Panics
+    /// There is no such slot, or the name is longer than 255 bytes.
+    pub(crate) fn set_length(&mut self, slot: usize, len: usize) {
+        let raw: &mut RawDentry = zerocopy::transmute_mut!(block::entry_mut(self.entries, slot));
+        raw.name_len = u16::from(stored::<_, u8>(len)).into();
     }
 
     /// Points the entry at `slot` to another inode.
