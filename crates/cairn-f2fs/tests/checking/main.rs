@@ -12,6 +12,7 @@ mod faults;
 mod features;
 mod fields;
 mod flags;
+mod given_again;
 mod given_away;
 mod holes;
 mod inject;
