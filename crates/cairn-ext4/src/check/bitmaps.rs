@@ -191,8 +191,8 @@ impl One<'_> {
         self.compare(&compared, &computed, implied, sum);
     }
 
-    /// Compares the stored bitmap with the computed one. Bits behind these are set to the end of the
-    /// block.
+    /// Compares the stored bitmap with the computed one. Bits behind these are set, to the end of
+    /// the block.
     fn compare(
         &self,
         of: &Compared,

@@ -287,7 +287,7 @@ cairn_check::kinds! {
         "The bit is corrected.";
     /// One bit of a map, or the bitmap.
     MAP_DISPUTED = "ext4.map.disputed", Losing,
-        "One bit of the map may be wrong, or the bitmap is an old one: with the bit right, it fits.",
+        "One bit of the map may be wrong, or the bitmap is an old one: with it right, all fits.",
         "The bit is corrected.";
     /// An index that does not name its child's first block.
     EXTENT_INDEX = "ext4.extent.index", Accounting,

@@ -238,7 +238,7 @@ cairn_check::kinds! {
         "The name that the inode records is made again, if it is missing; one that it does not \
             count is removed from a directory that was deleted and comes back; else the count is \
             set. If one inode lacks a name and another one has one too many, and nothing shows \
-            which entry has a wrong number, only --repair=all does that.";
+            which entry has a wrong number, only a repair with losses does it.";
     /// Names of an inode are lost.
     INODE_NAMES = "f2fs.inode.names", Losing,
         "Fewer names lead to the inode than it counts, and a slot that had one is free, or \
@@ -298,7 +298,7 @@ cairn_check::kinds! {
         "The hash of a name is wrong, so the name is not found.",
         "The name gets back the byte or the length that makes it have this hash, or the one that \
             its inode records; a hash with one wrong byte is computed again. Else only \
-            --repair=all does that, because the name may be what is wrong.";
+            a repair with losses does that, because the name may be what is wrong.";
     /// An entry is in the wrong bucket.
     DIRECTORY_BUCKET = "f2fs.directory.bucket", Accounting,
         "A name is in a bucket where no search looks for it.",
@@ -315,8 +315,8 @@ cairn_check::kinds! {
     DIRECTORY_TYPE = "f2fs.directory.type", Accounting,
         "An entry says that its inode is of another type than it is.",
         "The type is set. If its inode has a name too many, and another one lacks one, the entry \
-            gets the number of an inode that records this name; without one, --repair=all removes \
-            the entry.";
+            gets the number of an inode that records this name; without one, a repair with losses \
+            removes the entry.";
     /// An entry leads nowhere.
     DIRECTORY_TARGET = "f2fs.directory.target", Losing,
         "An entry names an inode that does not exist.",

@@ -1,5 +1,5 @@
-//! An old entry of the NAT comes back, whose number, or the number of whose directory, another inode
-//! has now.
+//! An old entry of the NAT comes back, whose number, or the number of whose directory, another
+//! inode has now.
 
 use std::sync::Arc;
 

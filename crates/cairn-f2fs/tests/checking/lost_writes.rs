@@ -72,7 +72,7 @@ fn an_old_block_of_the_volumes_areas_changes_no_file() {
                 device.write_at(at, bytes.clone()).unwrap();
                 let device: Arc<dyn BlockDevice> = device;
                 let Ok(found) = check(device.clone()) else { continue };
-                // Without the ends of the newest checkpoint that before it counts, as after a crash.
+                // Without an end of the newest checkpoint, the older one counts, as after a crash.
                 if found.count() == 0 {
                     continue;
                 }
