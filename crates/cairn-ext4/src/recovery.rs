@@ -9,6 +9,7 @@ use cairn_jbd2::{FastCommit, JournalArea};
 
 use crate::error::{Error, Result};
 use crate::fast_commit::{self, ReplayTarget};
+use crate::format::features::Incompat;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::journal_area::old_log;
@@ -25,8 +26,9 @@ pub(crate) struct Replayed {
     pub device: Arc<dyn BlockDevice>,
 }
 
-/// Marks a log as empty that is older than the volume ([`old_log`]). True if it is: it must not be
-/// replayed.
+/// Marks a log as empty that is older than the volume ([`old_log`]). True if nothing is to be
+/// replayed: the log is such a one, or is empty, and the superblock asks for no recovery.
+/// Transactions that are left in the journal then were replayed or cleared.
 ///
 /// # Errors
 /// The device failed.
@@ -35,6 +37,10 @@ pub(crate) fn forget_old(
     superblock: &Superblock,
     writable: bool,
 ) -> Result<bool> {
+    let asks = superblock.features().incompat(Incompat::RECOVER);
+    if !asks && cairn_jbd2::read_superblock(area).is_ok_and(|log| log.start == 0) {
+        return Ok(true);
+    }
     let Some(next) = old_log(area, superblock)? else { return Ok(false) };
     tracing::warn!("the log of the journal is older than the volume: it is not replayed");
     if writable {

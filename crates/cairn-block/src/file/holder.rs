@@ -23,6 +23,10 @@ pub(super) fn in_use(operation: &str, path: &Path, metadata: &Metadata) -> Error
     Error::new(ErrorKind::InUse, operation, detail)
 }
 
+/// How often the list of locks is read, at most. The system gives it in pieces, between which
+/// others take locks and give them back, so that one may be missing.
+const READS_OF_LOCKS: u32 = 5;
+
 /// A process that has an image open.
 pub(super) struct Holder {
     pid: String,
@@ -197,7 +201,8 @@ fn locks(device: u64, inode: u64) -> Option<impl Iterator<Item = (String, String
 
 /// The process that holds a `flock` on the file.
 fn by_flock(metadata: &Metadata) -> Option<Holder> {
-    let (_, pid) = locks(metadata.dev(), metadata.ino())?.find(|(kind, _)| kind == "FLOCK")?;
+    let find = || locks(metadata.dev(), metadata.ino())?.find(|(kind, _)| kind == "FLOCK");
+    let (_, pid) = (0..READS_OF_LOCKS).find_map(|_| find())?;
     // A lock that a child inherited keeps the id of the process that took it, which may have ended.
     Holder::of(&pid)
 }
