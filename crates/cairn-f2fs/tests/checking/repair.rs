@@ -6,6 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use cairn_base::Ino;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Overlay, Record};
@@ -44,12 +45,15 @@ fn files(device: &Arc<dyn BlockDevice>) -> Files {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let mut files = Files::new();
     if let Ok(fs) = F2fs::open(device.clone(), Threads::new(), &options) {
-        read_directory(&fs, fs.root(), &mut Vec::new(), &mut files);
+        read_directory(&fs, &mut vec![fs.root()], &mut Vec::new(), &mut files);
     }
     files
 }
 
-fn read_directory(fs: &F2fs, dir: cairn_base::Ino, path: &mut Vec<u8>, files: &mut Files) {
+/// Reads the files below the last directory of a way. A damaged directory may lead back to one of
+/// the way.
+fn read_directory(fs: &F2fs, way: &mut Vec<Ino>, path: &mut Vec<u8>, files: &mut Files) {
+    let Some(dir) = way.last().copied() else { return };
     let mut names = Vec::new();
     let listed = fs.readdir(dir, 0, &mut |entry| {
         names.push((entry.name.to_vec(), entry.ino));
@@ -69,7 +73,11 @@ fn read_directory(fs: &F2fs, dir: cairn_base::Ino, path: &mut Vec<u8>, files: &m
         path.push(b'/');
         path.extend(&name);
         match attr.kind {
-            cairn_vfs::FileKind::Directory => read_directory(fs, ino, path, files),
+            cairn_vfs::FileKind::Directory if !way.contains(&ino) => {
+                way.push(ino);
+                read_directory(fs, way, path, files);
+                way.pop();
+            }
             cairn_vfs::FileKind::Regular if attr.size < 64 << 20 => {
                 let mut bytes = vec![0; usize::try_from(attr.size).unwrap()];
                 if let Ok(read) = fs.read(ino, 0, &mut bytes, IoFlags::empty()) {
