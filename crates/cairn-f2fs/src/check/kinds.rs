@@ -116,8 +116,8 @@ cairn_check::kinds! {
         "The entry gets the address of the node.";
     /// The NAT leads to a version of a node that may be an old one.
     NAT_DOUBT = "f2fs.nat.doubt", Losing,
-        "The NAT leads to a node whose block the SIT does not call used, and there are signs of a \
-            newer version of the node elsewhere.",
+        "The NAT leads to a node, and there are signs of a newer version of it elsewhere; the SIT \
+            does not show which of them is in use.",
         "The entry gets the address of the newer version if that can be read, else the older one \
             stays: what the other one had is lost.";
     /// A node that only the NAT lacks.

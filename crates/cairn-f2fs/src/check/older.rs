@@ -9,7 +9,11 @@
 //! the block was freed since. If the numbers are the same, a node of which the SIT calls all
 //! versions free was deleted.
 //!
-//! Without such a node nothing is read. Memory: at most [`MOST`] nodes.
+//! An entry of the SIT that calls blocks used to which nothing leads, or nodes free, may be an old
+//! one, which says of no block what is in it now. So of the nodes in such a segment a newer
+//! version, which the summary names, is looked for in the segment, whatever the entry says.
+//!
+//! Without such a node or segment nothing is read. Memory: at most [`MOST`] nodes and segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,15 +32,22 @@ use crate::format::{Features, SitEntry, bits};
 /// Most nodes that are asked.
 const MOST: usize = 1 << 16;
 
-/// Nodes in blocks that the SIT does not call used.
+/// Nodes that may be older versions.
 #[derive(Default)]
-pub(super) struct Older(Vec<BlockAddr>);
+pub(super) struct Older {
+    /// Their blocks.
+    nodes: Vec<BlockAddr>,
+    /// Segments whose entries say of a block what the walk contradicts.
+    contradicted: BTreeSet<SegNo>,
+}
 
 /// Such a node.
 struct Suspect {
     footer: NodeFooter,
     /// The SIT calls its block free.
     is_free: bool,
+    /// The SIT calls its block used.
+    is_used: bool,
     /// The best sign of a newer version, its block, and the inode whose node it is: the number may
     /// have been given away.
     sign: Option<(Sign, BlockAddr, Nid)>,
@@ -61,24 +72,27 @@ struct Stray {
     addr: BlockAddr,
     /// What the SIT says, if that is possible.
     is_used: Option<bool>,
+    /// What it says of the segment is contradicted.
+    is_contradicted: bool,
     /// The node that the summary names.
     named: Option<Nid>,
 }
 
 impl Older {
-    /// Notes the blocks of a segment with nodes that the SIT does not call used.
+    /// Notes the nodes of a segment that the SIT does not call used, and all of one whose entry is
+    /// contradicted.
     pub(super) fn add(&mut self, context: &Context, segno: SegNo, entry: Option<&SitEntry>) {
-        if !context.claims.has(segno, Use::Node) || self.0.len() >= MOST {
+        if !context.claims.has(segno, Use::Node) || self.nodes.len() >= MOST {
             return;
         }
         let stored = entry.map_or([0; VALID_MAP_SIZE], |entry| entry.valid_map);
         let claimed = context.claims.valid_map(segno);
-        let is_asked = |offset: &u16| {
-            let offset = usize::from(*offset);
-            bits::test(&claimed, offset) && !bits::test(&stored, offset)
-        };
-        let offsets = (0_u16..).take(ENTRIES).filter(is_asked);
-        self.0.extend(offsets.map(|offset| context.layout.address(segno, offset)));
+        if claimed == stored {
+            return;
+        }
+        self.contradicted.insert(segno);
+        let offsets = (0_u16..).take(ENTRIES).filter(|at| bits::test(&claimed, (*at).into()));
+        self.nodes.extend(offsets.map(|offset| context.layout.address(segno, offset)));
     }
 
     /// Reports those of which there are signs of a newer version. `found` were reported before.
@@ -92,7 +106,7 @@ impl Older {
         found: &BTreeSet<Nid>,
     ) -> Result<()> {
         let mut suspects = BTreeMap::new();
-        for addr in self.0 {
+        for addr in self.nodes {
             let footer = context.with_block(scratch, addr, NodeFooter::read)?;
             let is_it = |footer: &NodeFooter| {
                 let node = context.nodes.get(footer.nid).filter(|_| !found.contains(&footer.nid));
@@ -100,14 +114,18 @@ impl Older {
             };
             let place = context.layout.segment_of(addr);
             let Some((footer, place)) = footer.filter(is_it).zip(place) else { continue };
-            let is_free = owners::is_free(context, place)?;
-            suspects.insert(footer.nid, Suspect { footer, is_free, sign: None });
+            let entry = context.volume.sit_entry(place.0)?;
+            let is_used = entry.map(|entry| bits::test(&entry.valid_map, place.1.into()));
+            let (is_free, is_used) = (is_used == Some(false), is_used == Some(true));
+            suspects.insert(footer.nid, Suspect { footer, is_free, is_used, sign: None });
         }
         if suspects.is_empty() || context.layout.features.contains(Features::RO) {
             return Ok(());
         }
         let mut nodes = Some(0_u64);
-        for segno in (0..context.layout.main_segments).map(SegNo) {
+        let is_everywhere = suspects.values().any(|suspect| !suspect.is_used);
+        let is_asked = |segno: &SegNo| is_everywhere || self.contradicted.contains(segno);
+        for segno in (0..context.layout.main_segments).map(SegNo).filter(is_asked) {
             if context.progress.is_cancelled() {
                 return Ok(());
             }
@@ -117,7 +135,8 @@ impl Older {
                 false => 0,
             });
             nodes = nodes.zip(used).map(|(nodes, used)| nodes.saturating_add(used));
-            search(context, scratch, (segno, entry), &mut suspects)?;
+            let is_contradicted = self.contradicted.contains(&segno);
+            search(context, scratch, (segno, entry, is_contradicted), &mut suspects)?;
         }
         let counted = u64::from(context.volume.loaded.checkpoint.valid_node_count);
         let is_counted = nodes == Some(counted);
@@ -140,7 +159,7 @@ impl Older {
 fn search(
     context: &Context,
     scratch: &mut Scratch,
-    (segno, entry): (SegNo, Option<SitEntry>),
+    (segno, entry, is_contradicted): (SegNo, Option<SitEntry>, bool),
     suspects: &mut BTreeMap<Nid, Suspect>,
 ) -> Result<()> {
     for addr in context.claims.left(&context.layout, segno, &[u8::MAX; _]) {
@@ -154,7 +173,8 @@ fn search(
             continue;
         }
         let Some(footer) = context.with_block(scratch, addr, NodeFooter::read)? else { continue };
-        look(context, suspects, &Stray { addr, is_used, named }, &footer);
+        let stray = Stray { addr, is_used, is_contradicted, named };
+        look(context, suspects, &stray, &footer);
     }
     Ok(())
 }
@@ -177,7 +197,8 @@ fn look(
         let is_same = is_readable && (is_named || footer.ino == suspect.footer.ino);
         // What was written behind the checkpoint has its version.
         let is_newer = (age(suspect.footer.cp_ver).saturating_add(1)..now).contains(&then);
-        let is_possible = suspect.is_free || stray.is_used != Some(false);
+        let is_in_old = stray.is_contradicted && stray.named == Some(footer.nid);
+        let is_possible = suspect.is_free || stray.is_used != Some(false) || is_in_old;
         if is_same && is_newer && is_possible {
             let sign = match (suspect.is_free, stray.is_used) {
                 (true, Some(true)) => Sign::Present(then),

@@ -1,15 +1,23 @@
 //! One block of the volume's own areas has lost its last write: it is sound, and older than the
-//! rest. No repair without losses changes a file, and one with losses only those that it lists.
+//! rest. No repair without losses changes a file, and one with losses only those that it lists. So
+//! have two, of one checkpoint.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_check::repair::Scope;
+use cairn_f2fs::format::units::Nid;
+use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::deep;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
+use crate::called_free::entry_place;
+use crate::given_away::led;
 use crate::inject::Target;
+use crate::listed::word;
 use crate::readers::View;
 use crate::repair::{apply, plan};
 use crate::volume::{MIB, open, volume};
@@ -101,4 +109,61 @@ fn an_old_block_of_the_volumes_areas_changes_no_file() {
         }
     }
     assert!(tried > 10, "{tried}");
+}
+
+/// The nodes of a volume by their numbers: whose they are, and their blocks.
+fn nodes(device: &MemoryDevice) -> BTreeMap<u32, (u32, u32)> {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let volume = F2fs::open(Arc::new(device.fork()), Threads::new(), &options).unwrap();
+    let main = volume.disk().layout.main;
+    let addr = |nid| volume.disk().nat.lookup(Nid(nid)).unwrap().block_addr.get();
+    let used = (4_u32..400).map(|nid| (nid, addr(nid))).filter(|(_, addr)| *addr >= main);
+    let ino = |addr: u32| word(&device.read_at(u64::from(addr) << 12, 4096).unwrap(), 4076);
+    used.map(|(nid, addr)| (nid, (ino(addr), addr))).collect()
+}
+
+/// The entry of the NAT of a node, and that of the SIT of the segment in which the node was, or is.
+/// Both agree then that the older version of the node is the present one.
+#[test]
+fn an_old_entry_of_the_nat_beside_one_of_the_sit_brings_no_file_back() {
+    let mut states = states();
+    let target = Target::of(&Arc::new(states.pop().unwrap()));
+    let sound: Arc<dyn BlockDevice> = Arc::new(target.device.fork());
+    let sound = View::of(&sound);
+    let present = nodes(&target.device);
+    let (mut tried, mut doubted) = (0, 0);
+    for older in states {
+        let older = Target::of(&Arc::new(older));
+        for (nid, (ino, old)) in nodes(&older.device) {
+            let Some((_, new)) = present.get(&nid).filter(|now| now.0 == ino && now.1 != old)
+            else {
+                continue;
+            };
+            let segments = [old, *new].map(|addr| (addr - target.layout().main) / 512);
+            for segment in segments {
+                let what = format!("node {nid} from block {new} to {old}, and segment {segment}");
+                let device = led(&target, &[(nid, ino, old)]);
+                let (at, entry) = entry_place(&target, segment);
+                let mut bytes = device.read_at(at, 4096).unwrap().to_vec();
+                let (old_at, old_entry) = entry_place(&older, segment);
+                let old_bytes = older.read(old_at);
+                bytes[entry..entry + 74].copy_from_slice(&old_bytes[old_entry..old_entry + 74]);
+                device.write_at(at, bytes).unwrap();
+                let device: Arc<dyn BlockDevice> = device;
+                tried += 1;
+                let found = lines(&check(device.clone()).unwrap());
+                doubted += usize::from(found.contains("f2fs.nat.doubt"));
+                let done = plan(&device, Scope::Accounting).unwrap();
+                apply(&done, &device);
+                if done.after.count() == 0 {
+                    let wrong = View::of(&device).wrong(&sound);
+                    assert!(wrong.is_empty(), "{what}: {wrong:?}\n{found}");
+                }
+            }
+        }
+        if tried > 100 && !deep() {
+            break;
+        }
+    }
+    assert!(tried > 10 && doubted > 0, "{tried}, {doubted}");
 }
