@@ -1,9 +1,10 @@
 //! [`Contradicted`]: the segments whose summaries contradict pointers. Wrong pointers, and
 //! such as were exchanged, are those of a few nodes. If the pointers of more nodes contradict the
-//! summary of a segment, the summary is an old one.
+//! summary of a segment, the summary is an old one. And the blocks of the NAT with an entry that is
+//! an old one: so may be the others.
 //!
-//! Memory: at most [`MOST`] segments with five nodes each, and as many pointers that seem to have
-//! been exchanged or moved.
+//! Memory: at most [`MOST`] segments with five nodes each, as many pointers that seem to have been
+//! exchanged or moved, and as many blocks of the NAT.
 //!
 //! Locking: one lock, a leaf.
 
@@ -14,6 +15,7 @@ use cairn_check::Finding;
 
 use super::claims::Use;
 use crate::format::Summary;
+use crate::format::layout::Layout;
 use crate::format::units::{BlockAddr, Nid, SegNo};
 
 /// Most segments, and most pointers.
@@ -36,6 +38,7 @@ pub(super) struct Turned {
 struct Kept {
     nodes: BTreeMap<SegNo, BTreeSet<Nid>>,
     turned: Vec<Turned>,
+    nat_blocks: BTreeSet<u32>,
 }
 
 pub(super) struct Contradicted(Mutex<Kept>);
@@ -56,6 +59,19 @@ impl Contradicted {
                 nodes.insert(nid);
             }
         }
+    }
+
+    /// Notes the block of the NAT with the entry of a node, which is an old one.
+    pub(super) fn add_entry(&self, nid: Nid) {
+        let mut kept = self.0.lock();
+        if kept.nat_blocks.len() < MOST {
+            kept.nat_blocks.insert(Layout::nat_place(nid).0);
+        }
+    }
+
+    /// The blocks of the NAT with old entries.
+    pub(super) fn nat_blocks(&self) -> BTreeSet<u32> {
+        self.0.lock().nat_blocks.clone()
     }
 
     /// Keeps a pointer until all are known. False if there is no room.

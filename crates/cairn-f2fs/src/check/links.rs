@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use cairn_check::{Finding, Kind, Place, Severity};
 use cairn_vfs::FileKind;
 
-use super::context::Context;
+use super::context::{Context, Totals};
 use super::kinds;
 use super::nodes::{CONNECTED, DAMAGED, MANY_TRACES, NodeState, ON_WAY, ORPHAN, QUOTA, VISITED};
 use crate::format::units::Nid;
@@ -107,6 +107,9 @@ fn check_inode(context: &Context, ino: Nid, node: &NodeState) {
         }
         (0, false) => {
             context.add(Finding::new(&kinds::INODE_UNREACHABLE, place()));
+            if has_too_many(context) {
+                context.contradicted.add_entry(ino);
+            }
         }
         (2.., false) if is_directory => {
             context.add(Finding::new(&kinds::DIRECTORY_LINKED, place()).stored(found));
@@ -119,6 +122,13 @@ fn check_inode(context: &Context, ino: Nid, node: &NodeState) {
         _ if is_directory => follow(context, ino),
         _ => {}
     }
+}
+
+/// Has the NAT more nodes and inodes than the checkpoint counts?
+fn has_too_many(context: &Context) -> bool {
+    let (totals, checkpoint) = (&context.totals, &context.volume.loaded.checkpoint);
+    Totals::get(&totals.nodes) > checkpoint.valid_node_count.into()
+        && Totals::get(&totals.inodes) > checkpoint.valid_inode_count.into()
 }
 
 /// Goes up from a directory to one whose way is known, and marks all on the way.

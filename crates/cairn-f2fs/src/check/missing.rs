@@ -141,6 +141,8 @@ impl Search<'_> {
     }
 
     fn report(self) {
+        let missing = self.strays.keys().chain(self.gone.keys());
+        missing.for_each(|nid| self.context.contradicted.add_entry(*nid));
         for (nid, stray) in &self.strays {
             let place = Place::node(nid.get()).of_inode(stray.ino.get());
             let place = place.at_block(stray.addr.get());

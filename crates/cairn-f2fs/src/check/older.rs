@@ -11,9 +11,11 @@
 //!
 //! An entry of the SIT that calls blocks used to which nothing leads, or nodes free, may be an old
 //! one, which says of no block what is in it now. So of the nodes in such a segment a newer
-//! version, which the summary names, is looked for in the segment, whatever the entry says.
+//! version, which the summary names, is looked for in the segment, whatever the entry says. So it is
+//! of the nodes in a block of the NAT with an old entry, everywhere: an old block and an old entry
+//! of the SIT may agree.
 //!
-//! Without such a node or segment nothing is read. Memory: at most [`MOST`] nodes and segments.
+//! Without such a node, segment or block nothing is read. Memory: at most [`MOST`] nodes and segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +23,14 @@ use cairn_check::{Finding, Place};
 
 use super::claims::Use;
 use super::context::{Context, Scratch};
+use super::nodes::NodeState;
 use super::{kinds, owners};
 use crate::error::Result;
+use crate::format::layout::Layout;
 use crate::format::node::NodeFooter;
 use crate::format::sit::VALID_MAP_SIZE;
 use crate::format::summary::ENTRIES;
-use crate::format::units::{BlockAddr, Nid, SegNo};
+use crate::format::units::{BlockAddr, NIDS_PER_BLOCK, Nid, SegNo};
 use crate::format::{Features, SitEntry, bits};
 
 /// Most nodes that are asked.
@@ -48,6 +52,8 @@ struct Suspect {
     is_free: bool,
     /// The SIT calls its block used.
     is_used: bool,
+    /// The NAT has it in a block with an old entry.
+    is_beside: bool,
     /// The best sign of a newer version, its block, and the inode whose node it is: the number may
     /// have been given away.
     sign: Option<(Sign, BlockAddr, Nid)>,
@@ -106,7 +112,8 @@ impl Older {
         found: &BTreeSet<Nid>,
     ) -> Result<()> {
         let mut suspects = BTreeMap::new();
-        for addr in self.nodes {
+        let nat_blocks = context.contradicted.nat_blocks();
+        for addr in self.nodes.iter().copied().chain(beside(context, &nat_blocks)) {
             let footer = context.with_block(scratch, addr, NodeFooter::read)?;
             let is_it = |footer: &NodeFooter| {
                 let node = context.nodes.get(footer.nid).filter(|_| !found.contains(&footer.nid));
@@ -117,13 +124,15 @@ impl Older {
             let entry = context.volume.sit_entry(place.0)?;
             let is_used = entry.map(|entry| bits::test(&entry.valid_map, place.1.into()));
             let (is_free, is_used) = (is_used == Some(false), is_used == Some(true));
-            suspects.insert(footer.nid, Suspect { footer, is_free, is_used, sign: None });
+            let is_beside = nat_blocks.contains(&Layout::nat_place(footer.nid).0);
+            let suspect = Suspect { footer, is_free, is_used, is_beside, sign: None };
+            suspects.insert(footer.nid, suspect);
         }
         if suspects.is_empty() || context.layout.features.contains(Features::RO) {
             return Ok(());
         }
         let mut nodes = Some(0_u64);
-        let is_everywhere = suspects.values().any(|suspect| !suspect.is_used);
+        let is_everywhere = suspects.values().any(|suspect| !suspect.is_used || suspect.is_beside);
         let is_asked = |segno: &SegNo| is_everywhere || self.contradicted.contains(segno);
         for segno in (0..context.layout.main_segments).map(SegNo).filter(is_asked) {
             if context.progress.is_cancelled() {
@@ -153,6 +162,19 @@ impl Older {
         }
         Ok(())
     }
+}
+
+/// The nodes in these blocks of the NAT.
+fn beside<'c>(
+    context: &'c Context,
+    nat_blocks: &'c BTreeSet<u32>,
+) -> impl Iterator<Item = BlockAddr> + 'c {
+    let nodes = |block: &u32| {
+        let first = Layout::first_nid(*block).get();
+        let nids = first..first.saturating_add(NIDS_PER_BLOCK);
+        nids.filter_map(|nid| context.nodes.get(Nid(nid)).map(NodeState::addr))
+    };
+    nat_blocks.iter().flat_map(nodes).take(MOST)
 }
 
 /// Looks for newer versions in the blocks of a segment that nothing leads to.
@@ -197,7 +219,8 @@ fn look(
         let is_same = is_readable && (is_named || footer.ino == suspect.footer.ino);
         // What was written behind the checkpoint has its version.
         let is_newer = (age(suspect.footer.cp_ver).saturating_add(1)..now).contains(&then);
-        let is_in_old = stray.is_contradicted && stray.named == Some(footer.nid);
+        let is_in_old =
+            (stray.is_contradicted || suspect.is_beside) && stray.named == Some(footer.nid);
         let is_possible = suspect.is_free || stray.is_used != Some(false) || is_in_old;
         if is_same && is_newer && is_possible {
             let sign = match (suspect.is_free, stray.is_used) {

@@ -50,6 +50,7 @@ impl Left {
         for addr in &self.0 {
             if let Some(footer) = owners::node_at(context, scratch, *addr)? {
                 nodes.insert(footer.nid);
+                context.contradicted.add_entry(footer.nid);
                 let place = Place::node(footer.nid.get()).of_inode(footer.ino.get());
                 context.add(Finding::new(&kinds::NAT_ADDRESS, place.at_block(addr.get())));
             }

@@ -17,6 +17,7 @@ use super::super::kinds;
 use super::edit::{Edit, ino_of, nid_of};
 use crate::error::Result;
 use crate::format::NatEntry;
+use crate::format::layout::Layout;
 use crate::format::node::NodeFooter;
 use crate::format::units::{BlockAddr, Nid, SegNo};
 
@@ -52,7 +53,9 @@ impl Edit<'_> {
                 if is_sure { &mut found } else { &mut doubtful }.insert(nid, place);
             }
         }
-        let present = self.take_present(findings)?;
+        let doubted = self.doubted(findings);
+        found.retain(|nid, _| !doubted.contains(&block_of(*nid)));
+        let present = self.take_present(findings, &doubted)?;
         let mut changed = !present.is_empty();
         found.retain(|nid, _| !present.contains(nid));
         doubtful.retain(|nid, _| !present.contains(nid));
@@ -135,14 +138,30 @@ impl Edit<'_> {
         Ok(())
     }
 
+    /// The blocks of the NAT with an entry that is a doubt, as long as that stays. Their other
+    /// entries stay, too: those that are wrong show that the block is an old one.
+    fn doubted(&self, findings: &[Finding]) -> BTreeSet<u32> {
+        let kind = &kinds::NAT_DOUBT;
+        let doubts = findings.iter().filter(|found| found.kind.code == kind.code);
+        let doubts = doubts.filter(|_| !self.scope.allows(kind));
+        doubts.filter_map(|found| nid_of(&found.place)).map(block_of).collect()
+    }
+
     /// Leads the NAT to the present version of nodes of which it has an older one.
-    fn take_present(&mut self, findings: &[Finding]) -> Result<BTreeSet<Nid>> {
+    fn take_present(
+        &mut self,
+        findings: &[Finding],
+        doubted: &BTreeSet<u32>,
+    ) -> Result<BTreeSet<Nid>> {
         let kind = &kinds::NAT_ADDRESS;
         let mut taken = BTreeSet::new();
         for finding in findings.iter().filter(|found| found.kind.code == kind.code) {
             let addr = finding.place.block.and_then(|block| u32::try_from(block).ok());
             let Some(addr) = addr.map(BlockAddr) else { continue };
             let Some(NodeFooter { nid, ino, .. }) = self.footer(addr)? else { continue };
+            if doubted.contains(&block_of(nid)) {
+                continue;
+            }
             let version = self.entry(nid)?.version;
             self.set_entry(nid, NatEntry { version, ino, block_addr: addr });
             self.mended(finding);
@@ -270,6 +289,11 @@ impl Candidate {
     fn age(&self) -> (u64, u64, bool, BlockAddr) {
         (self.footer.cp_ver & u64::from(u32::MAX), self.ctime, self.is_marked, self.addr)
     }
+}
+
+/// The block of the NAT with the entry of a node.
+fn block_of(nid: Nid) -> u32 {
+    Layout::nat_place(nid).0
 }
 
 fn ctime_of(image: &[u8]) -> u64 {
