@@ -12,6 +12,7 @@ mod blocks;
 mod book;
 mod checked;
 mod databases;
+mod demo;
 mod disabled;
 mod errors;
 mod exports;
