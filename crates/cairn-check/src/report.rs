@@ -54,6 +54,22 @@ impl Report {
         Self { findings, counts, usage, recovered, cancelled, no_repair, in_use }
     }
 
+    /// Adds what was found after the walk.
+    pub fn add(&mut self, finding: Finding) {
+        let code = finding.kind.code;
+        match self.counts.binary_search_by(|(kind, _)| kind.code.cmp(code)) {
+            Ok(at) => {
+                if let Some((_, count)) = self.counts.get_mut(at) {
+                    *count = count.saturating_add(1);
+                }
+            }
+            Err(at) => self.counts.insert(at, (finding.kind, 1)),
+        }
+        let is_before = |other: &Finding| (other.kind.code, other.key()) <= (code, finding.key());
+        let at = self.findings.partition_point(is_before);
+        self.findings.insert(at, finding);
+    }
+
     /// Number of all findings.
     #[must_use]
     pub fn count(&self) -> u64 {

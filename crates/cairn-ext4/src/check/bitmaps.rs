@@ -140,6 +140,30 @@ impl One<'_> {
         self.compare(&compared, &computed, implied, sum);
     }
 
+    /// Blocks of no file that are in use by the bitmap, its checksum, and the count of the group.
+    /// All three were written when they were allocated, so an inode or a map was not.
+    fn left(&self) -> Option<Finding> {
+        let (layout, desc) = (&self.state.layout, &self.group.desc);
+        if self.has(GroupFlags::BLOCK_UNINIT) || !self.group.has_block_bitmap {
+            return None;
+        }
+        let stored = self.state.source.block(desc.block_bitmap).ok()?;
+        let sum = GroupDesc::block_bitmap_checksum(&stored, layout);
+        let clusters = layout.group_clusters(self.number);
+        let end = as_index(clusters).min(stored.len().saturating_mul(8));
+        let used = bitmap::count_set(&stored, 0, end);
+        let computed = InUse::blocks(self.state, self.number);
+        let is_sound = match sum {
+            Some(right) => right == desc.block_bitmap_csum,
+            None => desc.free_blocks != clusters.saturating_sub(computed.used),
+        };
+        let is_counted = as_index(clusters.saturating_sub(desc.free_blocks)) == used;
+        let place = Place::group(self.number).at_block(desc.block_bitmap.get());
+        let finding = Finding::new(&kinds::BLOCK_BITMAP_LEFT, place);
+        let extra = extra(&computed.bits, &stored, end).filter(|_| is_sound && is_counted)?;
+        Some(finding.stored(Value::text(extra)))
+    }
+
     /// The bitmap of a group in which nothing was allocated: its structures.
     fn implied_blocks(&self) -> Vec<u8> {
         let (state, layout) = (self.state, &self.state.layout);
@@ -234,12 +258,23 @@ impl One<'_> {
         kind: &'static Kind,
         place: &Place,
     ) {
-        let extra: Vec<u8> = here.iter().zip(there).map(|(here, there)| !here & there).collect();
-        let bits = bits.min(extra.len().saturating_mul(8));
-        let Some(first) = bitmap::next_set(&extra, 0, bits) else { return };
-        let count = bitmap::count_set(&extra, 0, bits);
-        let text = format!("{count}, the first is bit {}", as_u64(first));
+        let Some(text) = extra(here, there, bits) else { return };
         let finding = Finding::new(kind, place.clone());
         self.state.findings.add(finding.stored(Value::text(text)));
     }
+}
+
+/// How many of so many bits are set in `there`, and clear in `here`; `None` if there are none.
+fn extra(here: &[u8], there: &[u8], bits: usize) -> Option<String> {
+    let extra: Vec<u8> = here.iter().zip(there).map(|(here, there)| !here & there).collect();
+    let bits = bits.min(extra.len().saturating_mul(8));
+    let first = bitmap::next_set(&extra, 0, bits)?;
+    let count = bitmap::count_set(&extra, 0, bits);
+    Some(format!("{count}, the first is bit {}", as_u64(first)))
+}
+
+/// Blocks of no file that an inode or a map may have lost, by group.
+pub(super) fn left(state: &State) -> Vec<Finding> {
+    let groups = (0_u32..).zip(&state.groups);
+    groups.filter_map(|(number, group)| One { state, number, group }.left()).collect()
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::Overlay;
-use cairn_check::{Findings, Observer, Phase, Progress, Report, Usage, run};
+use cairn_check::{Findings, Kind, Observer, Phase, Progress, Report, Severity, Usage, run};
 
 use super::evidence::{self, Candidate};
 use super::source::Source;
 use super::state::State;
 use super::{
-    attributes, bitmaps, directories, disputes, file_type, groups, inodes, links, list_bit, named,
-    open, orphans, owners, quota, strays, superblock,
+    attributes, bitmaps, directories, disputes, file_type, groups, inodes, kinds, links, list_bit,
+    named, open, orphans, owners, quota, strays, superblock,
 };
 use crate::error::Result;
 use crate::format::features::RoCompat;
@@ -55,10 +55,25 @@ pub(super) fn examine(
         0 => best,
         before => trial.fields(best, before)?,
     };
-    match best.correction.is_none() && !best.report.cancelled {
-        true => trial.bits(best),
-        false => Ok(best),
+    if best.correction.is_some() || best.report.cancelled {
+        return Ok(best);
     }
+    let mut best = trial.bits(best)?;
+    if best.correction.is_none() && !best.report.cancelled && is_accounting(&best.report) {
+        bitmaps::left(&best.state).into_iter().for_each(|finding| best.report.add(finding));
+    }
+    Ok(best)
+}
+
+/// Is nothing found by which blocks may be those of no file? The resize inode and the journal have
+/// blocks, too.
+fn is_accounting(report: &Report) -> bool {
+    let other = |kind: &Kind| {
+        kind.severity != Severity::Accounting
+            || kind.code == kinds::INODE_RESIZE.code
+            || kind.code.starts_with("ext4.journal.")
+    };
+    !report.counts.iter().any(|(kind, _)| other(kind))
 }
 
 /// Checks with other values.

@@ -15,8 +15,8 @@ cairn_check::kinds! {
         "The revision is set to 1, and the flags and the size of inodes are taken as they are.";
     /// One bit of the superblock.
     SUPERBLOCK_BIT = "ext4.superblock.bit", Accounting,
-        "The superblock has one wrong bit, which its checksum or the rest of the volume tells.",
-        "The bit is corrected.";
+        "The superblock has one wrong bit or no magic number; all else shows what is right.",
+        "The bit, or the number, is corrected.";
     /// A backup of the superblock is damaged.
     SUPERBLOCK_BACKUP = "ext4.superblock.backup", Accounting,
         "A backup of the superblock is damaged or describes another volume.",
@@ -51,8 +51,7 @@ cairn_check::kinds! {
         "The block is made anew.";
     /// The block of multiple-mount protection.
     MMP_INVALID = "ext4.mmp.invalid", Losing,
-        "The block of multiple-mount protection is damaged: nothing says whether another computer \
-            uses the volume.",
+        "The block of multiple-mount protection is damaged: another computer may use the volume.",
         "The block is made anew: nobody uses the volume.";
     /// One bit of a structure.
     METADATA_BIT = "ext4.metadata.bit", Accounting,
@@ -88,8 +87,7 @@ cairn_check::kinds! {
         "The group is counted again, and the checksum is computed.";
     /// A field of a descriptor contradicts the volume, and its backup or the bitmap does not.
     GROUP_CONTRADICTED = "ext4.group.contradicted", Accounting,
-        "The group descriptor contradicts its backup, the group's inode bitmap, or where the root \
-            is, and what the volume holds agrees with these.",
+        "The group descriptor contradicts its backup, its inode bitmap, or where the root is.",
         "The place is that of the backup, or the one by which there is a root; all inodes of the \
             table are read.";
     /// The place of a bitmap or table.
@@ -98,8 +96,7 @@ cairn_check::kinds! {
         "It gets its place of a backup, or a new one; then the files of a table are lost.";
     /// A descriptor that the log has right.
     GROUP_UNREPLAYED = "ext4.group.unreplayed", Accounting,
-        "A group descriptor is one with which Linux mounts no volume; the journal, which was not \
-            replayed, has the right one.",
+        "Linux refuses this group descriptor; the journal, which was not replayed, has another one.",
         "The journal is replayed.";
     /// Structures over each other.
     GROUP_OVERLAP = "ext4.group.overlap", Losing,
@@ -107,8 +104,7 @@ cairn_check::kinds! {
         "It gets its place of a backup, or a new one; then the files of a table are lost.";
     /// Flags of a group.
     GROUP_FLAGS = "ext4.group.flags", Accounting,
-        "A group is marked as not initialised, which the volume's features do not allow, or which \
-            the last group cannot be.",
+        "A group is marked as not initialised, although the features or its place forbid it.",
         "The marks are removed.";
     /// Free blocks of a group.
     GROUP_FREE_BLOCKS = "ext4.group.free_blocks", Accounting,
@@ -138,6 +134,10 @@ cairn_check::kinds! {
     BLOCK_BITMAP_USED = "ext4.block_bitmap.used", Accounting,
         "Blocks are marked as in use, but nothing uses them.",
         "The bits are cleared.";
+    /// In use as the bitmap and the count of the group agree, and nobody's.
+    BLOCK_BITMAP_LEFT = "ext4.block_bitmap.left", Losing,
+        "Blocks of no file are in use by bitmap and count: an inode or a map may have lost a write.",
+        "They become free, with what they hold.";
     /// Bits beyond the end.
     BLOCK_BITMAP_PADDING = "ext4.block_bitmap.padding", Accounting,
         "Bits of the block bitmap beyond the end of the volume are clear.",

@@ -91,7 +91,7 @@ use cairn_check::{Findings, Observer, Report};
 use crate::error::Result;
 use examine::examine;
 
-/// Can a volume be checked although its only superblock has one wrong bit?
+/// Can a volume be checked although its only superblock has one wrong bit, or no magic number?
 ///
 /// # Errors
 /// The device failed.

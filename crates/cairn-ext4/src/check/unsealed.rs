@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::format::group_desc::GroupDesc;
 use crate::format::inode::Inode as Record;
 use crate::format::layout::{Layout, inodes};
-use crate::format::superblock::{OFFSET, REVISION, SIZE, Superblock};
+use crate::format::superblock::{self, OFFSET, REVISION, SIZE, Superblock};
 use crate::mount;
 use crate::options::MountOptions;
 
@@ -57,8 +57,18 @@ pub(super) fn reseal(
     Ok(Some((overlay, finding)))
 }
 
-/// The superblock with the one bit right by which its checksum does not hold. `None` if it is
-/// sound, or more is wrong.
+/// The superblock with its magic number, if it has another one and all else of it is sound: its
+/// checksum is right, or descriptors and the root agree with it.
+fn with_magic(device: &dyn BlockDevice, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    let Some(right) = superblock::with_magic(bytes) else { return Ok(None) };
+    let Ok(found) = Superblock::decode(&right) else { return Ok(None) };
+    let Ok(layout) = Layout::new(&found, device.geometry().size) else { return Ok(None) };
+    let is_sound = found.is_sealed() || agrees(device, &layout)?;
+    Ok(is_sound.then_some(right))
+}
+
+/// The superblock with the magic number, or the one bit, right by which it is none, or its checksum
+/// does not hold. `None` if it is sound, or more is wrong.
 ///
 /// # Errors
 /// The device failed.
@@ -70,6 +80,9 @@ pub(super) fn with_right_bit(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>
     let mut bytes = device.read_bytes(OFFSET, SIZE)?.to_vec();
     if Superblock::decode(&bytes).is_ok() {
         return Ok(None);
+    }
+    if let Some(right) = with_magic(device, &bytes)? {
+        return Ok(Some(right));
     }
     let is_sound = |bytes: &[u8]| {
         let found = Superblock::decode(bytes).ok().filter(Superblock::is_sealed);

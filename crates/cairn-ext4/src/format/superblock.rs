@@ -166,6 +166,16 @@ pub(crate) fn magic_of(bytes: &[u8]) -> Option<u16> {
     RawSuperblock::read_from_prefix(bytes).ok().map(|(raw, _)| raw.s_magic.get())
 }
 
+/// The bytes with the magic number, if they have another one; `wipefs` clears it.
+pub(crate) fn with_magic(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (mut raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
+    if raw.s_magic.get() == MAGIC {
+        return None;
+    }
+    raw.s_magic = U16::new(MAGIC);
+    Some(raw.as_bytes().to_vec())
+}
+
 impl Superblock {
     /// What to do about damage, as set by `tune2fs -e`. Linux treats unknown values as
     /// `remount-ro`.

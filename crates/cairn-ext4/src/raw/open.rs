@@ -98,6 +98,10 @@ fn best(device: &dyn BlockDevice, notes: &mut Vec<String>) -> Result<Candidate> 
         Err(why) => why,
     };
     let bytes = read(device, superblock::OFFSET)?;
+    if let Some(found) = unmarked(device, &bytes) {
+        notes.push(format!("the superblock is damaged ({why}): its magic number is set"));
+        return Ok(found);
+    }
     let unsealed = Superblock::decode_unsealed(&bytes);
     let layout = unsealed.as_ref().and_then(|found| Layout::new(found, ANY_SIZE).ok());
     let unsealed = unsealed.zip(layout);
@@ -172,12 +176,20 @@ fn right_field(
 }
 
 fn primary(device: &dyn BlockDevice) -> Result<std::result::Result<Candidate, Corrupt>> {
-    let bytes = read(device, superblock::OFFSET)?;
-    let found = Superblock::decode(&bytes).and_then(|superblock| {
-        let layout = Layout::new(&superblock, ANY_SIZE)?;
-        Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None })
-    });
-    Ok(found)
+    Ok(decode(&read(device, superblock::OFFSET)?))
+}
+
+fn decode(bytes: &[u8]) -> std::result::Result<Candidate, Corrupt> {
+    let superblock = Superblock::decode(bytes)?;
+    let layout = Layout::new(&superblock, ANY_SIZE)?;
+    Ok(Candidate { superblock, layout, at: superblock::OFFSET, backup: None })
+}
+
+/// The first superblock, if it has no magic number, and its checksum is right with it, or it leads
+/// to a root.
+fn unmarked(device: &dyn BlockDevice, bytes: &[u8]) -> Option<Candidate> {
+    let found = decode(&superblock::with_magic(bytes)?).ok()?;
+    (found.superblock.is_sealed() || leads_to_root(device, &found)).then_some(found)
 }
 
 /// The first sound backup in such a place, of the volume that was made last.

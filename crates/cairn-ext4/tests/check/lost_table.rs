@@ -8,7 +8,7 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::forms::rescued;
 use crate::injected::image;
-use crate::repaired::{complaint, repaired, snapshot};
+use crate::repaired::{complaint, plan, repaired, snapshot};
 
 const BLOCK: u64 = 1024;
 
@@ -37,6 +37,24 @@ fn what_is_lost_with_a_table_is_listed_and_rescued_from_the_journal() {
         assert!(lost.iter().any(names), "{noise}: {lost:?}");
         let said = complaint(&after, &hurt);
         assert!(said.is_none(), "{}", said.unwrap_or_default());
+    }
+}
+
+/// Bitmaps and counts know the files of which nothing is left: a repair would make an empty volume.
+#[test]
+fn an_empty_table_of_inodes_is_no_empty_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    for features in ["metadata_csum", "^metadata_csum"] {
+        image(&path, &["-t", "ext4", "-b", "1024", "-N", "512", "-O", features]);
+        let sound = read_image(&path).unwrap();
+        let said = judge::run("debugfs", ["-R", "imap <1>", path.to_str().unwrap()]);
+        let table = said.split("located at block ").nth(1).unwrap().split(',').next().unwrap();
+        let table: u64 = table.parse().unwrap();
+        let device = sound.fork();
+        device.write_at(table * BLOCK, vec![0; 128 * BLOCK as usize]).unwrap();
+        let error = plan(device, Scope::All).err().expect("it is refused").to_string();
+        assert!(error.contains("a repair would lose"), "{features}: {error}");
     }
 }
 

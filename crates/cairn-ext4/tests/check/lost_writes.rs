@@ -2,11 +2,12 @@
 //! rest. What is newer stays.
 
 use cairn_block::BlockDeviceExt;
+use cairn_check::Report;
 use cairn_check::repair::Scope;
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{KernelMount, debugfs, mke2fs};
 
-use crate::repaired::{complaint, plan, repaired, snapshot};
+use crate::repaired::{complaint, place_of, plan, repaired, snapshot};
 
 /// The block that `show_super_stats` names for the first group.
 fn place(said: &str, what: &str) -> u64 {
@@ -76,4 +77,34 @@ fn the_mark_of_orphans_goes_with_the_log() {
     let (planned, after) = repaired(&device, Scope::Accounting).unwrap();
     assert_eq!(planned.after.count(), 0, "{:?}", planned.after.findings);
     assert_eq!(complaint(&after, &hurt), None);
+}
+
+/// A block of the table of inodes, or of a map, knows nothing of what a file got last. Bitmap and
+/// counts do: the blocks do not become free without a word.
+#[test]
+fn blocks_that_an_old_inode_does_not_have_are_not_freed_without_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^metadata_csum"], &["-t", "ext3"]] {
+        mke2fs(&path, 16 << 20, &[args, &["-b", "1024", "-N", "512"]].concat());
+        let write = |len: usize| {
+            let mount = KernelMount::new(&path, "");
+            std::fs::write(mount.path().join("file"), vec![b'f'; len]).unwrap();
+            mount.unmount();
+            read_image(&path).unwrap()
+        };
+        let older = write(3000);
+        let device = write(200_000);
+        let block = place_of(&path, "/file") & !1023;
+        device.write_at(block, older.read_at(block, 1024).unwrap().to_vec()).unwrap();
+        let planned = plan(device.fork(), Scope::Accounting).unwrap();
+        let left = |report: &Report| {
+            report.findings.iter().any(|found| found.kind.code == "ext4.block_bitmap.left")
+        };
+        assert!(left(&planned.before) && left(&planned.after), "{:?}", planned.after.findings);
+        assert!(planned.changes.is_empty(), "{args:?}");
+        let (planned, after) = repaired(&device, Scope::All).unwrap();
+        assert!(planned.steps.losing().count() > 0, "{args:?}");
+        assert_eq!(complaint(&after, &hurt), None, "{args:?}");
+    }
 }

@@ -9,6 +9,7 @@ use cairn_check::repair::Scope;
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{self, KernelMount};
 
+use crate::forms::rescued;
 use crate::injected::image;
 use crate::repaired::{complaint, injected, place_of, repaired, snapshot};
 
@@ -221,8 +222,8 @@ fn a_superblock_that_no_single_bit_explains_is_not_corrected() {
     image(&path, &["-t", "ext2", "-b", "1024", "-N", "512"]);
     let sound = read_image(&path).unwrap();
     assert!(!cairn_ext4::check::has_superblock(&sound).unwrap());
-    // Two bits of s_magic, an unknown feature, and a volume that was cut.
-    for (at, bits) in [(56, 3), (98, 0x10)] {
+    // Two bits of s_log_block_size, an unknown feature, and a volume that was cut.
+    for (at, bits) in [(24, 0x60), (98, 0x10)] {
         let device = sound.fork();
         let byte = device.read_at(1024 + at, 1).unwrap()[0];
         device.write_at(1024 + at, vec![byte ^ bits]).unwrap();
@@ -236,4 +237,22 @@ fn a_superblock_that_no_single_bit_explains_is_not_corrected() {
     let short = MemoryDevice::new(4 << 20);
     short.load(0, &sound.read_at(0, 4 << 20).unwrap());
     assert!(!cairn_ext4::check::has_superblock(&short).unwrap());
+}
+
+/// `wipefs` clears the magic number of the only superblock.
+#[test]
+fn the_magic_number_is_set_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^metadata_csum"], &["-t", "ext2"]] {
+        image(&path, &[args, &["-b", "1024", "-N", "512"]].concat());
+        let sound = read_image(&path).unwrap();
+        let device = sound.fork();
+        device.write_at(1024 + 56, vec![0; 2]).unwrap();
+        assert!(rescued(&device).files == rescued(&sound).files, "{args:?}");
+        let (planned, after) = repaired(&device, Scope::Accounting).unwrap();
+        assert_eq!(planned.after.count(), 0, "{args:?}: {:?}", planned.after.findings);
+        assert_eq!(complaint(&after, &hurt), None, "{args:?}");
+        snapshot(sound).assert_same(&snapshot(after));
+    }
 }

@@ -207,6 +207,9 @@ pub(super) fn count(mender: &mut Mender<'_>, findings: &[&Finding], adds: bool) 
             Some(ino) if finding.kind.code == kinds::XATTR_DISPUTED.code => {
                 mender.lose(finding, ino, DISPUTED);
             }
+            _ if finding.kind.code == kinds::BLOCK_BITMAP_LEFT.code => {
+                mender.lose(finding, Ino(0), "what these blocks hold of a file that had them");
+            }
             _ => mender.step(finding),
         }
     }

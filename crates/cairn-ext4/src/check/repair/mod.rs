@@ -15,6 +15,7 @@ mod encryption;
 mod groups;
 mod indexed;
 mod inode;
+mod left;
 mod links;
 mod lost_found;
 mod mender;
@@ -52,6 +53,7 @@ use super::kinds;
 use super::proved::Proved;
 use super::state::State;
 use crate::error::{Error, Result};
+use left::Left;
 use mender::Mender;
 use paths::Paths;
 use stage::Stage;
@@ -76,9 +78,13 @@ pub fn plan(
         observer,
         wants_journal: AtomicBool::new(false),
         is_begun: AtomicBool::new(false),
+        left: Left::default(),
     };
     let plan = cairn_check::repair::plan(&repair, device, scope)?;
-    let ((files, names), kept) = (losses(&plan), plan.after.usage.files);
+    let ((mut files, names), kept) = (losses(&plan), plan.after.usage.files);
+    if files.saturating_add(names) > 0 {
+        files = files.max(left::forgotten(&plan.before));
+    }
     let lost = files.saturating_add(names);
     if !plan.is_refused && lost >= SUSPICIOUS && lost >= kept {
         return Err(Error::Refused(format!(
@@ -111,6 +117,8 @@ struct Repair {
     wants_journal: AtomicBool,
     /// Something was mended besides the superblock, and is no witness any more.
     is_begun: AtomicBool,
+    /// Blocks of no file that were found before anything was mended.
+    left: Left,
 }
 
 impl Mend for Repair {
@@ -125,11 +133,7 @@ impl Mend for Repair {
         let mended = recover::replay(device, &self.runtime, &self.observer, scope, steps)?;
         let mut report = self.examined(device, scope, steps)?;
         for finding in mended {
-            match report.counts.iter_mut().find(|(kind, _)| kind.code == finding.kind.code) {
-                Some((_, count)) => *count = count.saturating_add(1),
-                None => report.counts.push((finding.kind, 1)),
-            }
-            report.findings.push(finding);
+            report.add(finding);
         }
         Ok(report)
     }
@@ -152,6 +156,7 @@ impl Repair {
             other => other?,
         };
         let Examined { state, mut report, correction } = examined;
+        self.left.keep(&mut report, tries);
         if report.cancelled {
             return Ok(report);
         }
@@ -248,13 +253,20 @@ fn is_placed(mender: &Mender<'_>, finding: &Finding) -> bool {
     !is_bitmap || known.is_some_and(|known| known.is_sealed)
 }
 
-/// Does the finding say which of two attribute blocks an inode has? That is in doubt.
+/// Does the finding say which of two attribute blocks an inode has, or whose blocks are those of
+/// no file? That is in doubt.
 fn is_disputed(report: &Report, finding: &Finding) -> bool {
     let is_same = |other: &Finding| {
         let is_doubt = other.kind.code == kinds::XATTR_DISPUTED.code;
         is_doubt && other.place.group.is_some() && other.place.group == finding.place.group
     };
+    let is_left = |other: &Finding| {
+        other.kind.code == kinds::BLOCK_BITMAP_LEFT.code && other.place.group == finding.place.group
+    };
+    let is_of_bitmap = finding.kind.code.contains("_bitmap.");
     finding.kind.code == kinds::BLOCK_BITMAP_FREE.code && report.findings.iter().any(is_same)
+        // A bitmap that changes no longer agrees with the count.
+        || is_of_bitmap && report.findings.iter().any(is_left)
 }
 
 /// Mends the earliest stage in which something can be mended.
