@@ -47,6 +47,7 @@ mod inode;
 mod journals;
 pub mod kinds;
 mod lacking;
+mod last_names;
 mod links;
 mod missing;
 mod named;

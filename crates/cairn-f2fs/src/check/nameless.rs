@@ -10,17 +10,15 @@
 //! records was removed, and keeps the former name. Then that one is in a free slot.
 //!
 //! Memory: at most [`MOST`] inodes with [`MOST_SLOTS`] names each.
-//!
-//! Locking: one lock, a leaf.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_check::{Finding, Kind, Place, Severity};
 use cairn_vfs::{FileKind, Name};
 
 use super::context::{Context, Scratch};
+use super::last_names::{Freed, Last};
 use super::named::{self, Part};
 use super::nodes::{DAMAGED, NodeState, ORPHAN, QUOTA};
 use super::{kinds, owners};
@@ -46,43 +44,6 @@ const WAITS: [&Kind; 5] = [
     &kinds::INODE_INLINE,
     &kinds::DIRECTORY_TYPE,
 ];
-
-/// A name in slots that are free.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Freed {
-    pub(super) dir: Nid,
-    pub(super) name: Vec<u8>,
-    pub(super) hash: u32,
-}
-
-/// The last name of an inode without one: that in a slot, or else the recorded one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Last {
-    pub(super) slot: Option<Freed>,
-    /// It may have been another one.
-    pub(super) is_lost: bool,
-}
-
-/// The last names of inodes without one, of which the record is no proof.
-pub(super) struct Nameless(Mutex<BTreeMap<Nid, Last>>);
-
-impl Default for Nameless {
-    fn default() -> Self {
-        Self(Mutex::new(Rank::Leaf, BTreeMap::new()))
-    }
-}
-
-impl Nameless {
-    /// What is known of an inode without a name.
-    pub(super) fn of(&self, ino: Nid) -> Last {
-        self.0.lock().get(&ino).cloned().unwrap_or_default()
-    }
-
-    /// Is there one whose last name is not known?
-    pub(super) fn has_lost(&self) -> bool {
-        self.0.lock().values().any(|last| last.is_lost)
-    }
-}
 
 /// The parent and the name that an inode records, if the record is not marked.
 pub(super) fn recorded(record: &Inode) -> Option<(Nid, Vec<u8>)> {
@@ -126,7 +87,7 @@ pub(super) fn check(context: &Context, scratch: &mut Scratch) -> Result<()> {
             context.add(Finding::new(&kinds::INODE_NAME, Place::inode(ino.get())));
         }
         if last.is_lost || last.slot.is_some() {
-            context.nameless.0.lock().insert(ino, last);
+            context.last_names.keep(ino, last);
         }
     }
     Ok(())

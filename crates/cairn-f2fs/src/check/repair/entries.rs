@@ -148,7 +148,7 @@ impl Edit<'_> {
         let mut elsewhere: BTreeMap<Nid, &Finding> = BTreeMap::new();
         let mut linked = BTreeSet::new();
         // Blocks that are missing show that names may be lost with them.
-        let keeps_dots = !self.may_lose() && self.context.nameless.has_lost();
+        let keeps_dots = !self.may_lose() && self.context.last_names.has_lost();
         for finding in findings.iter().filter(|found| is_of_entry(found)) {
             let Some(ino) = ino_of(&finding.place) else { continue };
             let code = finding.kind.code;

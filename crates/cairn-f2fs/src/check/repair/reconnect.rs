@@ -5,7 +5,7 @@ use cairn_check::{Finding, Value};
 use cairn_vfs::FileKind;
 
 use super::super::kinds;
-use super::super::nameless::Last;
+use super::super::last_names::Last;
 use super::super::nodes::{DAMAGED, ORPHAN};
 use super::edit::{Edit, ino_of};
 use super::names::{DEPTH, Found};
@@ -24,7 +24,7 @@ impl Edit<'_> {
         let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
         let is_cycle = finding.kind.code == kinds::DIRECTORY_CYCLE.code;
         let has_none = is_cycle || self.freed.contains(&ino);
-        let last = if has_none { Last::default() } else { self.context.nameless.of(ino) };
+        let last = if has_none { Last::default() } else { self.context.last_names.of(ino) };
         let recorded = if has_none { None } else { self.recorded(ino)? };
         if let Some((parent, name)) = &recorded
             && record.kind != FileKind::Directory
