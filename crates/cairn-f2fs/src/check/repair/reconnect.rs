@@ -42,13 +42,8 @@ impl Edit<'_> {
             return Ok(false);
         }
         let own = match known {
-            Some((parent, name, hash)) if self.is_below_root(parent, ino) => {
-                let names = self.names_of(parent)?;
-                let hash = hash.or_else(|| names.and_then(|names| names.hash_of_new(&name)));
-                let is_new = self.lookup(parent, &name)?.is_none();
-                hash.filter(|_| is_new).map(|hash| (parent, name, hash))
-            }
-            _ => None,
+            Some(known) => self.usable(ino, known)?,
+            None => None,
         };
         let is_lost = !has_none && (last.is_lost || own.is_none());
         if is_lost && !self.may_lose() {
@@ -63,16 +58,11 @@ impl Edit<'_> {
             }
         }
         let is_found = own.is_none();
-        let (parent, name, hash) = match own {
-            Some(own) => own,
-            None => {
-                let (parent, name) = (self.lost_found()?, format!("#{ino}").into_bytes());
-                let names = self.names_of(parent)?;
-                let hash = names.and_then(|names| names.hash_of_new(&name));
-                let Some(hash) = hash else { return Ok(false) };
-                (parent, name, hash)
-            }
+        let place = match own {
+            Some(own) => Some(own),
+            None => self.found_place(ino)?,
         };
+        let Some((parent, name, hash)) = place else { return Ok(false) };
         if !self.insert_hashed(parent, (&name, hash), ino, record.kind)? {
             return Ok(false);
         }
@@ -97,6 +87,28 @@ impl Edit<'_> {
             self.mended(finding);
         }
         Ok(true)
+    }
+
+    /// The name of an inode in `lost+found`.
+    fn found_place(&mut self, ino: Nid) -> Result<Option<(Nid, Vec<u8>, u32)>> {
+        let (parent, name) = (self.lost_found()?, format!("#{ino}").into_bytes());
+        let hash = self.names_of(parent)?.and_then(|names| names.hash_of_new(&name));
+        Ok(hash.map(|hash| (parent, name, hash)))
+    }
+
+    /// The directory, the name and its hash, if the inode can have that name.
+    fn usable(
+        &self,
+        ino: Nid,
+        (parent, name, hash): (Nid, Vec<u8>, Option<u32>),
+    ) -> Result<Option<(Nid, Vec<u8>, u32)>> {
+        if !self.is_below_root(parent, ino) {
+            return Ok(None);
+        }
+        let names = self.names_of(parent)?;
+        let hash = hash.or_else(|| names.and_then(|names| names.hash_of_new(&name)));
+        let is_new = self.lookup(parent, &name)?.is_none();
+        Ok(hash.filter(|_| is_new).map(|hash| (parent, name, hash)))
     }
 
     /// Does the way up from a directory end at another one without a name?
