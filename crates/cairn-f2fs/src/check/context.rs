@@ -12,6 +12,7 @@ use super::claims::Claims;
 use super::contradicted::Contradicted;
 use super::cycles::Cycles;
 use super::lacking::Lacking;
+use super::last_names::LastNames;
 use super::nodes::Nodes;
 use super::notes::Notes;
 use super::quota_walk::Quota;
@@ -83,6 +84,8 @@ pub(super) struct Context {
     pub(super) contradicted: Contradicted,
     /// Blocks that inodes count and that were not found.
     pub(super) lacking: Lacking,
+    /// What is known of the last names of inodes without one.
+    pub(super) last_names: LastNames,
     /// A block of a directory has no name in it. Writers free such a block.
     pub(super) has_blank: AtomicBool,
     /// What a repair wants to know, if there is one.
@@ -112,6 +115,7 @@ impl Context {
             cycles: Cycles::default(),
             contradicted: Contradicted::default(),
             lacking: Lacking::default(),
+            last_names: LastNames::default(),
             has_blank: AtomicBool::new(false),
             failure: Mutex::new(Rank::Leaf, None),
             scratch: Mutex::new(Rank::Leaf, Vec::new()),

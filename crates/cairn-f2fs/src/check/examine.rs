@@ -11,7 +11,7 @@ use super::nat_bits::NatBits;
 use super::notes::Notes;
 use super::volume::{Volume, is_no_quota};
 use super::walk::Inodes;
-use super::{kinds, links, missing, nodes, owners, quota, segments, types, zones};
+use super::{kinds, links, missing, nameless, nodes, owners, quota, segments, types, zones};
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
 
@@ -70,6 +70,8 @@ fn walk_all(context: &Arc<Context>, runtime: &Arc<dyn Runtime>, threads: usize) 
     context.failure()?;
     context.progress.begin("segments", segments::steps(layout));
     context.step(|scratch| segments::check(context, scratch));
+    context.failure()?;
+    context.step(|scratch| nameless::check(context, scratch));
     context.failure()?;
     zones::check(context)
 }

@@ -270,7 +270,15 @@ cairn_check::kinds! {
     /// No name leads to an inode.
     INODE_UNREACHABLE = "f2fs.inode.unreachable", Accounting,
         "The inode has no name, and is not in the list of orphan inodes.",
-        "It gets the name that it records, or one in lost+found.";
+        "It gets the name that it records, or that a free slot of a directory has. Without a \
+            proved one, it goes to lost+found: at once if it may have been deleted, else only in a \
+            repair with losses.";
+    /// The last name of an inode without one is not known.
+    INODE_NAME = "f2fs.inode.name", Losing,
+        "The inode has no name, and nothing proves which one it had: its record is marked as an \
+            older one, or does not agree with free slots of directories that have its names.",
+        "It gets the name that it records, if that is not marked, or one that a free slot has too; \
+            else one in lost+found.";
     /// A hidden inode of quota is not as it must be.
     QUOTA = "f2fs.quota.inode", Accounting,
         "A hidden quota inode does not exist or is no regular file.",

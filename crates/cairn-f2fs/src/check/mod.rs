@@ -13,6 +13,7 @@
 //!    nodes that are counted, and missing (`missing`); then the SIT, the logs and the counts of the
 //!    checkpoint against the blocks in use (`segments`), blocks that lost their pointers
 //!    (`unlinked`), old versions of nodes (`older`), and zones (`zones`).
+//!    Which names inodes without one had tells `nameless`.
 //! 5. Nodes that nothing leads to may be of deleted files (`deleted`): then the volume is walked
 //!    again without them.
 //!
@@ -46,9 +47,11 @@ mod inode;
 mod journals;
 pub mod kinds;
 mod lacking;
+mod last_names;
 mod links;
 mod missing;
 mod named;
+mod nameless;
 mod nat;
 mod nat_bits;
 mod nodes;

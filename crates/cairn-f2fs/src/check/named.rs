@@ -24,6 +24,14 @@ const PART: usize = 64;
 /// A name, and the directory that it is in, by inode.
 pub(super) type Named = BTreeMap<Nid, (Vec<u8>, Nid)>;
 
+/// A block of a directory, or its entries within the inode.
+pub(super) struct Part<'p> {
+    pub(super) dir: Nid,
+    pub(super) record: &'p Inode,
+    /// The file block. `None` for entries within the inode.
+    pub(super) block: Option<u64>,
+}
+
 /// One name of each of these inodes that has an entry.
 ///
 /// # Errors
@@ -34,9 +42,29 @@ pub(super) fn find(
     wanted: &BTreeSet<Nid>,
 ) -> Result<Named> {
     let mut named = Named::new();
+    each(context, scratch, &|_| true, &mut |part, bytes| {
+        for entry in Dentries::new(bytes).iter().flatten() {
+            if wanted.contains(&entry.ino) && !matches!(entry.name, b"." | b"..") {
+                named.entry(entry.ino).or_insert_with(|| (entry.name.to_vec(), part.dir));
+            }
+        }
+    })?;
+    Ok(named)
+}
+
+/// Shows the entries of all directories that are wanted.
+///
+/// # Errors
+/// The device's.
+pub(super) fn each(
+    context: &Context,
+    scratch: &mut Scratch,
+    is_wanted: &dyn Fn(Nid) -> bool,
+    see: &mut dyn FnMut(&Part<'_>, &[u8]),
+) -> Result<()> {
     for (dir, node) in context.nodes.iter() {
         let is_directory = node.ino() == dir && node.kind() == Some(FileKind::Directory);
-        if !is_directory || context.progress.is_cancelled() {
+        if !is_directory || !is_wanted(dir) || context.progress.is_cancelled() {
             continue;
         }
         let Some(image) = context.with_block(scratch, node.addr(), <[u8]>::to_vec)? else {
@@ -47,37 +75,35 @@ pub(super) fn find(
         if matches!(Names::of(&record, context.layout.features), Names::Encrypted { .. }) {
             continue;
         }
-        let mut see = |bytes: &[u8]| {
-            for entry in Dentries::new(bytes).iter().flatten() {
-                if wanted.contains(&entry.ino) && !matches!(entry.name, b"." | b"..") {
-                    named.entry(entry.ino).or_insert_with(|| (entry.name.to_vec(), dir));
-                }
-            }
-        };
+        let part = |block| Part { dir, record: &record, block };
         if record.inline.contains(InlineFlags::DENTRY) {
-            see(image.get(record.inline_data_range()).unwrap_or_default());
+            see(&part(None), image.get(record.inline_data_range()).unwrap_or_default());
             continue;
         }
-        let addrs = blocks(context, scratch, (dir, &record, &image))?;
-        for part in addrs.chunks(PART) {
-            let read = context.read(scratch, part)?;
-            read.iter().for_each(&mut see);
+        let places = blocks(context, scratch, (dir, &record, &image))?;
+        for some in places.chunks(PART) {
+            let addrs: Vec<BlockAddr> = some.iter().map(|(addr, _)| *addr).collect();
+            let read = context.read(scratch, &addrs)?;
+            for ((_, block), bytes) in some.iter().zip(read.iter()) {
+                see(&part(Some(*block)), bytes);
+            }
             scratch.recycle(read);
         }
     }
-    Ok(named)
+    Ok(())
 }
 
-/// The blocks of a directory that can be reached, in rising order. No node is followed twice.
+/// The blocks of a directory that can be reached and their file blocks, in rising order of
+/// their addresses. No node is followed twice.
 fn blocks(
     context: &Context,
     scratch: &mut Scratch,
     (dir, record, image): (Nid, &Inode, &[u8]),
-) -> Result<Vec<BlockAddr>> {
+) -> Result<Vec<(BlockAddr, u64)>> {
     if !has_pointers(record) {
         return Ok(Vec::new());
     }
-    let mut found: Vec<BlockAddr> = record.data_pointers(image).collect();
+    let mut found: Vec<(BlockAddr, u64)> = record.data_pointers(image).zip(0..).collect();
     let mut seen = HashSet::from([dir]);
     let mut waiting: Vec<(Nid, u32)> = record.nids.into_iter().zip(path::INODE_NODES).collect();
     while let Some((nid, offset)) = waiting.pop() {
@@ -91,7 +117,8 @@ fn blocks(
         match (NodeKind::at(offset), path::children(offset)) {
             (Some(NodeKind::Direct), _) => {
                 let slots = as_index(record.shape().node_slots);
-                found.extend(node::data_pointers(&image).take(slots));
+                let first = record.shape().first_block(offset).unwrap_or(u64::MAX);
+                found.extend(node::data_pointers(&image).take(slots).zip(first..));
             }
             (_, Some((first, step))) => {
                 let offsets =
@@ -102,8 +129,8 @@ fn blocks(
             _ => {}
         }
     }
-    found.retain(|addr| context.layout.in_main(*addr));
+    found.retain(|(addr, _)| context.layout.in_main(*addr));
     found.sort_unstable();
-    found.dedup();
+    found.dedup_by_key(|(addr, _)| *addr);
     Ok(found)
 }

@@ -4,14 +4,14 @@
 //!
 //! Locking: one lock, a leaf.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_check::Finding;
 
 use super::claims::Use;
 use crate::format::Summary;
-use crate::format::units::BlockAddr;
+use crate::format::units::{BlockAddr, Nid};
 
 /// Most findings that are kept.
 const MOST: usize = 1 << 16;
@@ -26,11 +26,13 @@ pub(super) struct Notes {
     pub(super) seeks: bool,
     /// Names may be lost with what was mended in former rounds.
     pub(super) has_lost: bool,
+    /// Inodes without a name that may be deleted ones.
+    pub(super) freed: BTreeSet<Nid>,
 }
 
 impl Notes {
-    pub(super) fn new(seeks: bool, has_lost: bool) -> Self {
-        Self { kept: Mutex::new(Rank::Leaf, (Vec::new(), Owners::new())), seeks, has_lost }
+    pub(super) fn new(seeks: bool, has_lost: bool, freed: BTreeSet<Nid>) -> Self {
+        Self { kept: Mutex::new(Rank::Leaf, (Vec::new(), Owners::new())), seeks, has_lost, freed }
     }
 
     /// Keeps a finding.

@@ -20,6 +20,7 @@ mod kernel;
 mod listed;
 mod lost_writes;
 mod misread;
+mod nameless;
 mod names;
 mod nodes;
 mod numbers;

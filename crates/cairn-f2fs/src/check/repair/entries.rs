@@ -147,10 +147,13 @@ impl Edit<'_> {
         let mut wrong = Wrong::default();
         let mut elsewhere: BTreeMap<Nid, &Finding> = BTreeMap::new();
         let mut linked = BTreeSet::new();
+        // Blocks that are missing show that names may be lost with them.
+        let keeps_dots = !self.may_lose() && self.context.last_names.has_lost();
         for finding in findings.iter().filter(|found| is_of_entry(found)) {
             let Some(ino) = ino_of(&finding.place) else { continue };
             let code = finding.kind.code;
-            if !self.scope.allows(finding.kind) {
+            let is_kept = keeps_dots && code == kinds::DIRECTORY_DOTS.code;
+            if is_kept || !self.scope.allows(finding.kind) {
                 continue;
             }
             if code == kinds::DIRECTORY_LINKED.code {

@@ -10,7 +10,7 @@
 //! 4. forms of inodes, pointers (`pointers`), fields of inodes (`inode`), attributes
 //!    (`attributes`), and entries (`entries`, `lengths`), with all that they lose;
 //! 5. entries with a wrong number (`turned`), counts, and names for inodes that have none
-//!    (`counts`, `names`);
+//!    (`counts`, `reconnect`, `names`);
 //! 6. quota files (`quota`);
 //! 7. the tables: NAT, SIT, summaries, checkpoint (`tables`), or entries of them alone
 //!    (`in_place`).
@@ -30,6 +30,7 @@ mod names;
 mod partial;
 mod pointers;
 mod quota;
+mod reconnect;
 mod recovery;
 mod root;
 mod superblocks;
@@ -186,7 +187,7 @@ impl Mend for Mender {
         volume.check_superblocks(&findings)?;
         volume.check_flags(&findings);
         let has_lost = steps.counts().any(|(kind, _)| links::hides(kind));
-        let notes = Notes::new(seeks(scope, steps), has_lost);
+        let notes = Notes::new(seeks(scope, steps), has_lost, self.freed.lock().clone());
         let early = findings.copy();
         let context = examine(volume, findings, watch, THREADS, Some(notes))?;
         let watch = (&self.runtime, &self.observer);
@@ -382,7 +383,8 @@ impl Edit<'_> {
 
     /// Counts and names depend on everything that is damaged: false if some of that stays.
     fn may_go_on(&self, found: &[Finding]) -> bool {
-        let later = [&kinds::DIRECTORY_CYCLE, &kinds::QUOTA_FILE, &kinds::INODE_NAMES];
+        let later =
+            [&kinds::DIRECTORY_CYCLE, &kinds::QUOTA_FILE, &kinds::INODE_NAMES, &kinds::INODE_NAME];
         let waits = |found: &&Finding| !is_one(found, &later);
         let losing = found.iter().filter(|found| found.kind.severity != Severity::Accounting);
         losing.filter(waits).count() == 0

@@ -2,23 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use cairn_check::{Finding, Value};
-use cairn_vfs::{FileKind, Name};
+use cairn_vfs::FileKind;
 
-use super::super::kinds;
-use super::edit::{Edit, ino_of};
+use super::super::nameless;
+use super::edit::Edit;
 use crate::error::Result;
 use crate::form::names::Names;
 use crate::format::Inode;
 use crate::format::dentry::{Dentries, DentriesMut, bucket_blocks, bucket_start, slots_for};
-use crate::format::inode::{Advise, ExtentHint, InlineFlags};
+use crate::format::inode::{ExtentHint, InlineFlags};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, Nid};
 
 const LOST_FOUND: &[u8] = b"lost+found";
 /// Deepest level that new names go to.
 const LEVELS: u32 = 16;
 /// Most directories on the way to the root.
-const DEPTH: u32 = 100_000;
+pub(super) const DEPTH: u32 = 100_000;
 /// The slot of the entry `..`.
 const PARENT_SLOT: usize = 1;
 
@@ -126,9 +125,7 @@ impl Edit<'_> {
     /// Parent and name that an inode itself records.
     pub(super) fn recorded(&self, ino: Nid) -> Result<Option<(Nid, Vec<u8>)>> {
         let Some((record, _)) = self.inode(ino)? else { return Ok(None) };
-        let is_lost = record.advise.intersects(Advise::LOST_PINO | Advise::ENC_NAME);
-        let is_name = Name::check(&record.name).is_ok_and(|name| !name.is_dots());
-        Ok((!is_lost && is_name).then(|| (record.pino, record.name.to_vec())))
+        Ok(nameless::recorded(&record))
     }
 
     /// How the names of a directory are stored. `None` if there is no such inode.
@@ -233,137 +230,8 @@ impl Edit<'_> {
         self.put_new(dir, 0, bytes)
     }
 
-    /// Gives an inode without a name one: that which it records, or one in `lost+found`, also if it
-    /// may be a deleted one.
-    /// `names` are those of directories that lead to themselves only.
-    pub(super) fn reconnect(&mut self, finding: &Finding, names: &[Found]) -> Result<bool> {
-        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
-        let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
-        let is_cycle = finding.kind.code == kinds::DIRECTORY_CYCLE.code;
-        if is_cycle {
-            for found in names.iter().filter(|found| found.ino == ino) {
-                self.remove(*found)?;
-            }
-        }
-        let recorded = match is_cycle || self.freed.contains(&ino) {
-            true => None,
-            false => self.recorded(ino)?,
-        };
-        if let Some((parent, name)) = &recorded
-            && record.kind != FileKind::Directory
-            && self.turn_entry(*parent, name, (ino, record.kind))?
-        {
-            self.mended(finding);
-            return Ok(true);
-        }
-        let own = match recorded {
-            Some((parent, name)) if self.is_below_root(parent, ino) => {
-                let names = self.names_of(parent)?;
-                let is_known = names.is_some_and(|names| names.hash_of_new(&name).is_some());
-                let is_new = is_known && self.lookup(parent, &name)?.is_none();
-                is_new.then_some((parent, name))
-            }
-            _ => None,
-        };
-        if own.is_none() && matches!(self.names_of(Nid::ROOT)?, Some(Names::Encrypted { .. })) {
-            return Ok(false);
-        }
-        let (parent, name) = match own {
-            Some(own) => own,
-            None => (self.lost_found()?, format!("#{ino}").into_bytes()),
-        };
-        if !self.insert(parent, &name, ino, record.kind)? {
-            return Ok(false);
-        }
-        if record.kind == FileKind::Directory {
-            self.change(parent, |record| record.links = record.links.saturating_add(1))?;
-            self.set_parent(ino, parent)?;
-        }
-        self.change(ino, |record| {
-            (record.pino, record.name) = (parent, name.as_slice().into());
-            record.advise.remove(Advise::LOST_PINO | Advise::ENC_NAME);
-        })?;
-        if is_cycle {
-            self.lost((finding.kind, finding.place.clone()), ino, "the name");
-        } else {
-            self.mended(finding);
-        }
-        Ok(true)
-    }
-
-    /// The name that an inode without names records may lead to another inode, which has more names
-    /// than it counts and records another one: then the entry has a wrong number. It gets that of
-    /// the inode without names. False if this is not so.
-    fn turn_entry(&self, dir: Nid, name: &[u8], to: (Nid, FileKind)) -> Result<bool> {
-        let Some(other) = self.lookup(dir, name)? else { return Ok(false) };
-        let has_too_many = self.context.nodes.inode(other).is_some_and(|node| {
-            let is_file = node.kind().is_some_and(|kind| kind != FileKind::Directory);
-            is_file && node.links() > node.other()
-        });
-        let has_other =
-            self.recorded(other)?.is_some_and(|(parent, own)| (parent, &own[..]) != (dir, name));
-        if !has_too_many || !has_other {
-            return Ok(false);
-        }
-        for block in self.dir_blocks(dir)? {
-            let Some(mut bytes) = self.dir_block(dir, block)? else { continue };
-            let mut entries = Dentries::new(&bytes).iter().flatten();
-            let found = entries.find(|entry| entry.ino == other && entry.name == name);
-            let slot = found.map(|entry| entry.slot);
-            drop(entries);
-            if let Some(slot) = slot {
-                DentriesMut::new(&mut bytes).set_target(slot, to.0, to.1);
-                self.put_dir_block(dir, block, bytes)?;
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Gives an inode with too few names the one that it records, if that is missing. False if it
-    /// is there.
-    pub(super) fn restore_name(&mut self, finding: &Finding) -> Result<bool> {
-        let is_count = finding.place.field == Some("i_links");
-        let Some(ino) = ino_of(&finding.place).filter(|_| is_count) else { return Ok(false) };
-        let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
-        let is_missing = match (&finding.stored, &finding.computed) {
-            (Some(Value::Number(stored)), Some(Value::Number(found))) => stored > found,
-            _ => false,
-        };
-        if is_missing
-            && record.kind != FileKind::Directory
-            && let Some((parent, name)) = self.recorded(ino)?
-            && self.is_below_root(parent, ino)
-            && self.lookup(parent, &name)?.is_none()
-            && self.insert(parent, &name, ino, record.kind)?
-        {
-            self.mended(finding);
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    /// Gives an inode with too few names the one that it records, if that is missing; else it has
-    /// lost names.
-    pub(super) fn mend_names(&mut self, finding: &Finding) -> Result<bool> {
-        if self.restore_name(finding)? {
-            return Ok(true);
-        }
-        let Some(ino) = ino_of(&finding.place) else { return Ok(false) };
-        let Some((record, _)) = self.inode(ino)? else { return Ok(false) };
-        let Some(Value::Number(found)) = finding.computed else { return Ok(false) };
-        let found = u32::try_from(found).unwrap_or(u32::MAX);
-        let done = self.change(ino, |record| record.links = found)?;
-        if done {
-            let lost = record.links.saturating_sub(found);
-            let what = format!("{lost} of {} names", record.links);
-            self.lost((finding.kind, finding.place.clone()), ino, &what);
-        }
-        Ok(done)
-    }
-
     /// Points the entry `..` to another directory.
-    fn set_parent(&self, dir: Nid, parent: Nid) -> Result<()> {
+    pub(super) fn set_parent(&self, dir: Nid, parent: Nid) -> Result<()> {
         let Some(mut bytes) = self.dir_block(dir, 0)? else { return Ok(()) };
         let found = Dentries::new(&bytes).next(PARENT_SLOT);
         let is_parent = found.is_some_and(|entry| {
@@ -408,7 +276,7 @@ impl Edit<'_> {
     }
 
     /// The directory `lost+found`, which is made if it does not exist; the root if it cannot be.
-    fn lost_found(&mut self) -> Result<Nid> {
+    pub(super) fn lost_found(&mut self) -> Result<Nid> {
         if let Some(known) = self.lost_found {
             return Ok(known);
         }

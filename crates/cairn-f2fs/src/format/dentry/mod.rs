@@ -201,6 +201,12 @@ impl<'b> Dentries<'b> {
         bitmap::count_set(self.bitmap, entry.slot, count) == count
     }
 
+    /// Are all slots of an entry marked as free?
+    #[must_use]
+    pub(crate) fn is_free(&self, entry: &Dentry<'_>) -> bool {
+        bitmap::count_set(self.bitmap, entry.slot, slots_for(entry.name.len())) == 0
+    }
+
     /// The hash that is stored in a slot.
     pub(crate) fn hash_at(&self, slot: usize) -> Option<u32> {
         self.raw(slot).map(|raw| raw.hash_code.get())
