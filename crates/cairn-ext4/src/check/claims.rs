@@ -28,6 +28,8 @@ pub(super) struct Claims<'a> {
     pub(super) behind: u64,
     /// Pieces in which the file lies.
     pub(super) pieces: u64,
+    /// The whole map was seen.
+    pub(super) is_read: bool,
     /// The whole map was seen, and no other file has a part of it.
     pub(super) is_whole: bool,
     /// Blocks of the map that were claimed before, by this file or another, and that the walk has
@@ -50,6 +52,7 @@ impl<'a> Claims<'a> {
             end_of_size: u64::MAX,
             behind: 0,
             pieces: 0,
+            is_read: true,
             is_whole: true,
             seen: HashSet::new(),
             first: None,
@@ -73,7 +76,7 @@ impl<'a> Claims<'a> {
         let cluster = self.state.cluster(pba.get());
         let is_new = self.state.claimed.insert(cluster);
         if !is_new {
-            self.is_whole = false;
+            (self.is_read, self.is_whole) = (false, false);
             self.state.twice.insert(cluster);
         }
         is_new
@@ -83,7 +86,7 @@ impl<'a> Claims<'a> {
     pub(super) fn is_system(&mut self, at: u64, pba: Pba, len: u64) -> bool {
         let is_system = self.state.system.count_range(pba.get(), len) > 0;
         if is_system {
-            self.is_whole = false;
+            (self.is_read, self.is_whole) = (false, false);
             let finding = Finding::new(&kinds::MAP_SYSTEM, self.place(at, pba));
             self.state.findings.add(finding.stored(len));
         }
@@ -170,7 +173,8 @@ impl Visitor for Claims<'_> {
         let Fault { kind, at, pba, why } = fault;
         let whole = [&kinds::EXTENT_CHECKSUM, &kinds::EXTENT_INDEX, &kinds::EXTENT_START];
         let whole = whole.map(|kind| kind.code);
-        self.is_whole &= whole.contains(&kind.code);
+        self.is_read &= whole.contains(&kind.code);
+        self.is_whole &= self.is_read;
         let place = match pba {
             Pba(0) => Place::inode(self.ino.get()).at_file_block(at),
             pba => self.place(at, pba),

@@ -304,7 +304,7 @@ fn size(
 fn size_of_file(state: &State, ino: Ino, record: &Record, claims: &Claims<'_>, implied: u64) {
     let kind = &kinds::INODE_SIZE_UNPROVED;
     let counted = claims.clusters.saturating_sub(claims.behind) << state.units();
-    let is_counted = claims.is_whole && claims.behind > 0 && state.cluster_blocks() == 1;
+    let is_counted = claims.is_read && claims.behind > 0 && state.cluster_blocks() == 1;
     let place = Place::inode(ino.get());
     if is_counted && counted == record.blocks_512 {
         let finding = Finding::new(kind, place.in_field("i_block"));

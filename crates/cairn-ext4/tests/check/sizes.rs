@@ -8,7 +8,7 @@ use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 use cairn_check::repair::Scope;
 use cairn_testkit::crash::read_image;
-use cairn_testkit::judge::{KernelMount, debugfs};
+use cairn_testkit::judge::{self, KernelMount, debugfs};
 
 use crate::injected::image;
 use crate::repaired::{complaint, injected, plan, repaired, snapshot};
@@ -97,6 +97,29 @@ fn a_block_that_a_file_does_not_count_is_not_added_to_it() {
         assert_eq!(complaint(&after, &hurt), None, "{pointer}");
         snapshot(sound.fork()).assert_same(&snapshot(after));
     }
+}
+
+/// Nor are those of another file, which come first.
+#[test]
+fn blocks_of_another_file_behind_the_end_are_not_added_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, EXTENTS);
+    let before = snapshot(read_image(&path).unwrap());
+    let first = debugfs(&path, "bmap /file 3");
+    let first: u64 = first.lines().find_map(|line| line.trim().parse().ok()).unwrap();
+    std::fs::copy(&path, &hurt).unwrap();
+    let name = "\"/tree/a name of some length 150\"";
+    let words = [(0, 0x2_f30a), (6, 8), (7, 4), (8, first)];
+    for (word, value) in words {
+        let request = format!("sif {name} block[{word}] {value}");
+        judge::run("debugfs", ["-w", "-R", &request, hurt.to_str().unwrap()]);
+    }
+    let device = read_image(&hurt).unwrap();
+    let (planned, after) = repaired(&device, Scope::All).unwrap();
+    assert_eq!(planned.after.count(), 0);
+    assert_eq!(complaint(&after, &hurt), None);
+    before.assert_same(&snapshot(after));
 }
 
 /// A file of 20 blocks with holes between them, and the byte of its leaf.
