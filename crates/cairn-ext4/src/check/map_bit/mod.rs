@@ -313,7 +313,7 @@ impl Search<'_> {
             Some((Seen::until_fault(state, ino, &record), record))
         });
         let (seen, record) = seen?;
-        let reads = as_u64(seen.nodes.len()).saturating_add(1);
+        let reads = seen.cost();
         if self.has_blocks(&record, &seen)
             && let Some(is_exact) = ends(state, ino, &record, &seen)
             && let blocks = seen.ranges()

@@ -28,6 +28,7 @@ mod rebuild;
 mod recover;
 mod remains;
 mod rewrite;
+mod room;
 mod runs;
 mod stage;
 mod tree;
