@@ -84,7 +84,9 @@ fn maps_that_lead_to_themselves(block: u32) {
 /// A volume where so many inodes have the same map: a tree of 86 blocks with 7056 extents of one
 /// block, and the places of the first inode and its record.
 fn with_one_tree(inodes: u64) -> MemoryDevice {
-    const AT: u32 = 12_000;
+    const AT: u32 = 9000;
+    // No read of a leaf is that of another.
+    const APART: u32 = 322;
     const ENTRIES: u32 = 84;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
@@ -100,13 +102,13 @@ fn with_one_tree(inodes: u64) -> MemoryDevice {
         words.iter().flat_map(|word| (*word as u16).to_le_bytes()).collect()
     };
     let index = |start: u32, child: u32| [start, child, 0].map(u32::to_le_bytes).concat();
-    let leaf_of = |number: u32| AT + 1 + number;
+    let leaf_of = |number: u32| AT + 2 + APART * number;
     let mut inner = header(ENTRIES, ENTRIES, 1);
     for number in 0..ENTRIES {
         inner.extend(index(number * ENTRIES, leaf_of(number)));
         let mut leaf = header(ENTRIES, ENTRIES, 0);
         for start in number * ENTRIES..(number + 1) * ENTRIES {
-            let place = AT + 100 + 2 * start;
+            let place = AT + 101 + 2 * start;
             leaf.extend([start, 1, place].map(u32::to_le_bytes).concat());
         }
         device.write_at(u64::from(leaf_of(number)) * 1024, leaf).unwrap();
@@ -131,11 +133,11 @@ fn with_one_tree(inodes: u64) -> MemoryDevice {
     device
 }
 
-/// A tree that is the map of all inodes costs a few times what the tree costs, for a check and for
-/// each repair, and is one finding for each inode.
+/// A tree that is the map of 900 inodes is one finding for each of them at most. A check and a
+/// repair read it far less often than each inode and each of their walks would.
 #[test]
 fn one_tree_of_all_inodes_is_read_a_few_times() {
-    let device = with_one_tree(110);
+    let device = with_one_tree(900);
     let cost = |work: &dyn Fn(Arc<Stats>)| {
         let stats = Arc::new(Stats::new(Arc::new(device.fork())));
         work(stats.clone());
@@ -145,7 +147,7 @@ fn one_tree_of_all_inodes_is_read_a_few_times() {
         let report = check(device).unwrap();
         let twice = report.counts.iter().find(|(kind, _)| kind.code == "ext4.map.twice");
         let count = twice.map_or(0, |(_, count)| *count);
-        assert!((1..=110).contains(&count), "{count} findings");
+        assert!((1..=900).contains(&count), "{count} findings");
     });
     let planned = [Scope::Accounting, Scope::All].map(|scope| {
         cost(&|device| {
@@ -155,8 +157,8 @@ fn one_tree_of_all_inodes_is_read_a_few_times() {
         })
     });
     println!("{checked} reads of a check, {planned:?} of repairs");
-    assert!(checked < 30_000, "{checked} reads of a check");
-    assert!(planned.iter().all(|reads| *reads < 60_000), "{planned:?} reads of repairs");
+    assert!(checked < 300_000, "{checked} reads of a check");
+    assert!(planned.iter().all(|reads| *reads < 400_000), "{planned:?} reads of repairs");
 }
 
 /// A few inodes with one tree get copies of it.
