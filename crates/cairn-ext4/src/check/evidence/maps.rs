@@ -14,7 +14,7 @@ use super::super::state::State;
 use super::super::visitor::Runs;
 use super::super::{kinds, map};
 use super::candidate::{Candidate, Proof};
-use crate::format::features::{Compat, RoCompat};
+use crate::format::features::{Compat, Incompat, RoCompat};
 
 /// Inodes that are looked at, at most.
 const MOST: usize = 64;
@@ -99,13 +99,20 @@ fn suspects(state: &State, report: &Report) -> BTreeSet<u64> {
         let found = report.findings.iter().filter(|finding| finding.kind.code == kind.code);
         found.filter_map(|finding| finding.place.group).collect::<BTreeSet<u64>>()
     };
-    // Without a journal the bitmaps prove nothing.
-    if !state.layout.features.compat(Compat::HAS_JOURNAL) {
+    // Without a journal the bitmaps prove nothing, but the hash of a value does.
+    let features = &state.layout.features;
+    let has_log = features.compat(Compat::HAS_JOURNAL);
+    if !has_log && !features.incompat(Incompat::EA_INODE) {
         return found;
     }
     let free = of_bitmaps(&kinds::BLOCK_BITMAP_FREE);
     if !free.is_empty() && !of_bitmaps(&kinds::BLOCK_BITMAP_USED).is_empty() {
-        found.extend(on_free_blocks(state, &free));
+        let is_value = |ino: &u64| {
+            let record = state.record(Ino(*ino));
+            record.is_some_and(|record| map_bit::is_value(state, &record))
+        };
+        let others = on_free_blocks(state, &free).into_iter();
+        found.extend(others.filter(|ino| has_log || is_value(ino)));
     }
     found
 }
