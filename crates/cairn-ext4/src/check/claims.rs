@@ -166,7 +166,8 @@ impl Visitor for Claims<'_> {
             return false;
         }
         // What lies below is the file's, too, even if another file has this block as contents.
-        self.claim_block(pba) || self.seen.insert(pba.get()) && Owners::may_read(self.state, pba)
+        let is_unseen = self.claim_block(pba) || self.seen.insert(pba.get());
+        is_unseen && Owners::may_read(self.state, pba)
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -189,9 +190,11 @@ impl Visitor for Claims<'_> {
     }
 }
 
-/// How often each block of a volume may be read as one of several files, on the average. A map that
-/// leads anywhere reads each once in each of the walks.
+/// How often each block may be read as one of several files, on the average: of the volume, and of
+/// the maps that are read. A map that leads anywhere reads each once in each of the walks.
 const READS: u64 = 8;
+/// Bytes of blocks of maps that several files have which are read however small the maps are.
+const BYTES_AGAIN: u64 = 16 << 20;
 
 /// Finds the blocks of a file that were claimed twice.
 pub(super) struct Owners<'a> {
@@ -199,43 +202,64 @@ pub(super) struct Owners<'a> {
     ino: Ino,
     /// Blocks of several files that the walk has gone down from.
     seen: HashSet<u64>,
+    /// The first such block, as a file block and one of the volume.
+    first: Option<(u64, u64)>,
+    /// Blocks that the file shares.
+    shared: u64,
 }
 
 impl<'a> Owners<'a> {
     pub(super) fn new(state: &'a State, ino: Ino) -> Self {
-        Self { state, ino, seen: HashSet::new() }
+        Self { state, ino, seen: HashSet::new(), first: None, shared: 0 }
     }
 
-    fn look(&self, at: u64, pba: Pba, len: u64) {
+    fn look(&mut self, at: u64, pba: Pba, len: u64) {
         let state = self.state;
         let last = pba.get().saturating_add(len).saturating_sub(1);
         let (first, last) = (state.cluster(pba.get()), state.cluster(last));
         let count = last.saturating_add(1).saturating_sub(first);
         let shared = state.twice.count_range(first, count);
         if shared > 0 {
-            let block = state.twice.next(first).unwrap_or(first) << state.layout.cluster_bits;
-            let place = Place::inode(self.ino.get()).at_file_block(at).at_block(block);
-            let finding = Finding::new(&kinds::MAP_TWICE, place);
-            let blocks = shared.saturating_mul(state.cluster_blocks());
-            state.findings.add(finding.stored(Value::text(format!("{blocks} blocks"))));
+            let block = || state.twice.next(first).unwrap_or(first) << state.layout.cluster_bits;
+            self.first.get_or_insert_with(|| (at, block()));
+            self.shared = self.shared.saturating_add(shared.saturating_mul(state.cluster_blocks()));
         }
+    }
+
+    /// Adds the finding, if the file shares blocks. It is one for the file: a map can share very
+    /// many pieces, and each of many inodes can have that map.
+    pub(super) fn report(self) {
+        let Some((at, block)) = self.first else { return };
+        let place = Place::inode(self.ino.get()).at_file_block(at).at_block(block);
+        let blocks = Value::text(format!("{} blocks", self.shared));
+        self.state.findings.add(Finding::new(&kinds::MAP_TWICE, place).stored(blocks));
     }
 
     /// May a walk read this block? Blocks of one file are read once; those of several files, so
     /// often that no wrong pointer reaches the limit, and a volume of nothing else ends.
     pub(super) fn may_read(state: &State, pba: Pba) -> bool {
-        !state.twice.contains(state.cluster(pba.get())) || Self::may_read_again(state)
+        if !state.twice.contains(state.cluster(pba.get())) {
+            state.totals.read_once.fetch_add(1, Relaxed);
+            return true;
+        }
+        Self::may_read_again(state)
     }
 
     /// As [`Owners::may_read`], of a block that this walk has read before.
     pub(super) fn may_read_again(state: &State) -> bool {
-        state.totals.read_twice.fetch_add(1, Relaxed);
+        let again = state.totals.read_twice.fetch_add(1, Relaxed);
+        let least = BYTES_AGAIN >> state.layout.block_bits;
+        let by_maps = state.totals.read_once.load(Relaxed).saturating_mul(READS);
+        let by_volume = state.layout.blocks_count.saturating_mul(READS);
+        if again >= by_volume.min(by_maps.saturating_add(least)) {
+            state.totals.is_cut.store(true, Relaxed);
+        }
         !Self::are_too_many(state)
     }
 
     /// Was so much read of blocks of several files that walks end before their maps do?
     pub(super) fn are_too_many(state: &State) -> bool {
-        state.totals.read_twice.load(Relaxed) > state.layout.blocks_count.saturating_mul(READS)
+        state.totals.is_cut.load(Relaxed)
     }
 }
 

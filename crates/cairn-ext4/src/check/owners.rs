@@ -44,6 +44,8 @@ fn look(state: &State, ino: Ino) {
         state.findings.add(Finding::new(&kinds::MAP_TWICE, place));
     }
     if has_map(&record) {
-        counted::walk(state, ino, &record, &mut Owners::new(state, ino));
+        let mut owners = Owners::new(state, ino);
+        counted::walk(state, ino, &record, &mut owners);
+        owners.report();
     }
 }

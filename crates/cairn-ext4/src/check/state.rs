@@ -69,8 +69,12 @@ pub(super) struct Totals {
     pub(super) values: AtomicU64,
     /// Blocks of values of attributes that were read.
     pub(super) read_values: AtomicU64,
+    /// Blocks of maps that one file has, which the walks have read.
+    pub(super) read_once: AtomicU64,
     /// Blocks that more than one file has, and that a walk reads nevertheless.
     pub(super) read_twice: AtomicU64,
+    /// A walk has ended before its map did, because too many blocks of maps are several files'.
+    pub(super) is_cut: AtomicBool,
     /// Blocks of maps that were read in search of a wrong bit.
     pub(super) read_for_bits: AtomicU64,
 }

@@ -66,6 +66,12 @@ pub(super) fn hash(state: &State, ino: Ino, record: &Record) -> Bytes {
     found
 }
 
+/// Are the bytes those of the hash that the inode has?
+pub(super) fn is_hashed(state: &State, ino: Ino, record: &Record) -> bool {
+    let bytes = read(state, ino, record);
+    bytes.is_ok_and(|bytes| crc32c(state.layout.value_seed(), &bytes) == record.value_facts().hash)
+}
+
 fn read(state: &State, ino: Ino, record: &Record) -> Result<Vec<u8>, Bytes> {
     let block = u64::from(state.layout.block_size);
     let blocks = record.size.div_ceil(block);

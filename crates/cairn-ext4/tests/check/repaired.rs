@@ -312,6 +312,7 @@ fn e2fsck_accepts_what_is_repaired() {
 const WRONG_ONCE: [(usize, u64); 2] = [(1, 880), (2, 107)];
 
 /// Random damage: whatever is repaired satisfies e2fsck, and nothing else is touched.
+/// `CAIRN_INJECTIONS` is another number of seeds, and `CAIRN_SEED` is added to each.
 #[test]
 fn e2fsck_accepts_what_is_repaired_of_random_damage() {
     const LAYOUTS: &[&[&str]] = &[
@@ -319,15 +320,16 @@ fn e2fsck_accepts_what_is_repaired_of_random_damage() {
         &["-t", "ext4", "-b", "1024", "-O", "^has_journal,^metadata_csum,^metadata_csum_seed"],
         &["-t", "ext2", "-b", "1024"],
     ];
-    let asked = std::env::var("CAIRN_INJECTIONS").ok().and_then(|text| text.parse().ok());
-    let each = asked.unwrap_or(if deep() { 3000 } else { 30 });
+    let asked = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let each = asked("CAIRN_INJECTIONS").unwrap_or(if deep() { 3000 } else { 30 });
+    let first = asked("CAIRN_SEED").unwrap_or(0);
     let dir = tempfile::tempdir().unwrap();
     let hurt = dir.path().join("hurt");
     let (mut wrong, mut refused, mut changed) = (Vec::new(), 0, 0);
     for (layout, args) in LAYOUTS.iter().enumerate() {
         let target = Target::ext4(args, layout as u64);
         let known = WRONG_ONCE.into_iter().filter(|(of, _)| *of == layout);
-        for seed in (0..each).chain(known.map(|(_, seed)| seed)) {
+        for seed in (first..first + each).chain(known.map(|(_, seed)| seed)) {
             let (device, damage) = target.mutate(seed);
             let Some((plan, after)) = repaired(&device, Scope::All) else {
                 refused += 1;

@@ -170,3 +170,27 @@ fn a_wrong_byte_of_the_uuid_costs_no_value() {
         snapshot(sound.fork()).assert_same(&snapshot(after));
     }
 }
+
+/// One wrong bit of the place of a value, whose bytes are others then: the hash says which place is
+/// right, with and without a journal.
+#[test]
+fn a_wrong_bit_of_the_place_of_a_value_costs_no_attribute() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let (sound, value) = volume(&path);
+    let place = place_of(&path, &format!("<{value}>")) + 40 + 12 + 8;
+    let without = injected(&path, &hurt, "feature ^has_journal");
+    for (sound, bits) in [(&sound, 0..12), (&without, 0..6)] {
+        for bit in bits {
+            let device = sound.fork();
+            let at = place + bit / 8;
+            let byte = device.read_at(at, 1).unwrap()[0];
+            device.write_at(at, vec![byte ^ 1 << (bit % 8)]).unwrap();
+            let (plan, after) = repaired(&device, Scope::All).unwrap();
+            let lost: Vec<_> = plan.steps.losing().map(ToString::to_string).collect();
+            assert_eq!((lost, plan.after.count()), (vec![], 0), "bit {bit}");
+            assert_eq!(complaint(&after, &hurt), None, "bit {bit}");
+            snapshot(sound.fork()).assert_same(&snapshot(after));
+        }
+    }
+}

@@ -1,12 +1,12 @@
 //! Block maps with one wrong bit, on volumes whose inodes have no checksums.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba, bitmap};
-use cairn_block::IoBuf;
-use cairn_check::{Finding, Place, Report};
+use cairn_check::{BlockSet, Finding, Place, Report};
 
+use super::super::claims::Owners;
 use super::super::map::has_map;
 use super::super::map_bit::{self, WrongBit};
 use super::super::proved::Proved;
@@ -14,7 +14,7 @@ use super::super::state::State;
 use super::super::visitor::Runs;
 use super::super::{kinds, map};
 use super::candidate::{Candidate, Proof};
-use crate::format::features::{Compat, RoCompat};
+use crate::format::features::{Compat, Incompat, RoCompat};
 
 /// Inodes that are looked at, at most.
 const MOST: usize = 64;
@@ -25,7 +25,9 @@ const MOST_NODES: u32 = 1024;
 
 /// The only such map, with its bit right.
 pub(super) fn candidates(state: &State, report: &Report) -> Vec<Candidate> {
-    if state.layout.features.ro_compat(RoCompat::METADATA_CSUM) {
+    let is_sealed = state.layout.features.ro_compat(RoCompat::METADATA_CSUM);
+    // Where walks have ended before their maps did, nothing is proved.
+    if is_sealed || Owners::are_too_many(state) {
         return Vec::new();
     }
     let suspects = suspects(state, report).into_iter().take(MOST).map(Ino);
@@ -97,42 +99,45 @@ fn suspects(state: &State, report: &Report) -> BTreeSet<u64> {
         let found = report.findings.iter().filter(|finding| finding.kind.code == kind.code);
         found.filter_map(|finding| finding.place.group).collect::<BTreeSet<u64>>()
     };
-    // Without a journal the bitmaps prove nothing.
-    if !state.layout.features.compat(Compat::HAS_JOURNAL) {
+    // Without a journal the bitmaps prove nothing, but the hash of a value does.
+    let features = &state.layout.features;
+    let has_log = features.compat(Compat::HAS_JOURNAL);
+    if !has_log && !features.incompat(Incompat::EA_INODE) {
         return found;
     }
     let free = of_bitmaps(&kinds::BLOCK_BITMAP_FREE);
     if !free.is_empty() && !of_bitmaps(&kinds::BLOCK_BITMAP_USED).is_empty() {
-        found.extend(on_free_blocks(state, &free));
+        let is_value = |ino: &u64| {
+            let record = state.record(Ino(*ino));
+            record.is_some_and(|record| map_bit::is_value(state, &record))
+        };
+        let others = on_free_blocks(state, &free).into_iter();
+        found.extend(others.filter(|ino| has_log || is_value(ino)));
     }
     found
 }
 
 /// Inodes that have blocks of these groups that the bitmaps call free.
 fn on_free_blocks(state: &State, groups: &BTreeSet<u64>) -> Vec<u64> {
-    let mut bitmaps: BTreeMap<u32, IoBuf> = BTreeMap::new();
+    let Ok(free) = BlockSet::new(state.layout.blocks_count) else { return Vec::new() };
     for number in groups.iter().filter_map(|number| u32::try_from(*number).ok()) {
         let Some(group) = state.groups.get(as_index(number)) else { continue };
-        if let Ok(bits) = state.source.block(group.desc.block_bitmap) {
-            bitmaps.insert(number, bits);
+        let Ok(bits) = state.source.block(group.desc.block_bitmap) else { continue };
+        let first = state.layout.group_first_block(number).get();
+        let most = bits.len().saturating_mul(8).min(as_index(state.layout.group_blocks(number)));
+        for bit in (0..most).filter(|bit| !bitmap::test(&bits, *bit)) {
+            free.insert(first.saturating_add(as_u64(bit)));
         }
     }
-    let is_free = |block: u64| {
-        let place = state.layout.group_and_offset(Pba(block));
-        let found = place.and_then(|(group, bit)| Some((bitmaps.get(&group)?, as_index(bit))));
-        found.is_some_and(|(bits, bit)| {
-            bit < bits.len().saturating_mul(8) && !bitmap::test(bits, bit)
-        })
-    };
     let mut found = Vec::new();
     let known = state.inodes.iter().filter(|(_, facts)| facts.is_in_use() && !facts.is_broken());
     for (number, _) in known.take_while(|_| !state.is_cancelled()) {
         let Some(record) = state.record(Ino(number)).filter(has_map) else { continue };
-        let mut nodes = Nodes { runs: Runs::new(MOST_NODES), blocks: Vec::new() };
+        let mut nodes = Nodes { state, runs: Runs::new(MOST_NODES), blocks: Vec::new() };
         map::walk(state, Ino(number), &record, &mut nodes);
         let runs = nodes.runs.runs.iter().map(|run| (run.pba.get(), run.len));
         let all = runs.chain(nodes.blocks.iter().map(|block| (*block, 1)));
-        if all.into_iter().any(|(from, len)| (from..from.saturating_add(len)).any(is_free)) {
+        if all.into_iter().any(|(from, len)| free.count_range(from, len) > 0) {
             found.push(number);
         }
     }
@@ -140,19 +145,20 @@ fn on_free_blocks(state: &State, groups: &BTreeSet<u64>) -> Vec<u64> {
 }
 
 /// The runs of a map, and its own blocks.
-struct Nodes {
+struct Nodes<'a> {
+    state: &'a State,
     runs: Runs,
     blocks: Vec<u64>,
 }
 
-impl super::super::visitor::Visitor for Nodes {
+impl super::super::visitor::Visitor for Nodes<'_> {
     fn data(&mut self, run: super::super::visitor::Run) {
         self.runs.data(run);
     }
 
     fn node(&mut self, at: u64, pba: Pba) -> bool {
         self.blocks.push(pba.get());
-        self.runs.node(at, pba)
+        Owners::may_read(self.state, pba) && self.runs.node(at, pba)
     }
 
     fn fault(&mut self, fault: super::super::visitor::Fault) {

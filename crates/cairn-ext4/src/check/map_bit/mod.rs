@@ -10,6 +10,9 @@
 //! believed, as e2fsck does it. Many are a dispute, because a bitmap may have lost a write: what it
 //! calls used was another file's then.
 //!
+//! The bytes of an attribute's value have a hash: where they have it only with the bit right, the
+//! bitmaps are believed.
+//!
 //! It is looked for after the walk through all inodes, when it is known which blocks nobody has.
 
 mod blocks;
@@ -26,8 +29,9 @@ use cairn_vfs::FileKind;
 
 use super::map::has_map;
 use super::state::State;
+use super::value;
 use crate::format::extent::{ROOT_BYTES, ROOT_CAPACITY, block_capacity};
-use crate::format::features::{Compat, RoCompat};
+use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::indirect::decode;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
@@ -103,7 +107,8 @@ pub(super) fn find(state: &State, ino: Ino) -> Option<WrongBit> {
     let only_bitmaps =
         search.has_blocks(&record, &seen) && ends(state, ino, &record, &seen).is_some();
     search.blocks.is_unmarked = false;
-    if only_bitmaps && !layout.features.compat(Compat::HAS_JOURNAL) {
+    let is_value = is_value(state, &record);
+    if only_bitmaps && !is_value && !layout.features.compat(Compat::HAS_JOURNAL) {
         return None;
     }
     let block = u64::from(layout.block_size);
@@ -112,7 +117,9 @@ pub(super) fn find(state: &State, ino: Ino) -> Option<WrongBit> {
     search.by_size = is_sound && record.is_regular() && (0..SIZE_BITS).any(reaches);
     search.look(&record, &seen.nodes)?;
     let mut found = search.found;
-    if only_bitmaps {
+    if is_value {
+        found.retain(|(bit, _)| is_hashed(state, ino, bit));
+    } else if only_bitmaps {
         found.retain(|(bit, _)| search.blocks.others(&bit.blocks) >= MANY);
     }
     if found.len() > 1 {
@@ -122,7 +129,19 @@ pub(super) fn find(state: &State, ino: Ino) -> Option<WrongBit> {
     let most = found.iter().map(|(bit, _)| bit.gain).max()?;
     found.retain(|(bit, _)| bit.gain == most);
     let (bit, _) = found.pop()?;
-    found.is_empty().then_some(WrongBit { is_disputed: only_bitmaps, ..bit })
+    found.is_empty().then_some(WrongBit { is_disputed: only_bitmaps && !is_value, ..bit })
+}
+
+/// Is the inode the value of an attribute?
+pub(super) fn is_value(state: &State, record: &Record) -> bool {
+    state.layout.features.incompat(Incompat::EA_INODE)
+        && record.flags.contains(InodeFlags::EA_INODE)
+}
+
+/// Has a value the bytes of its hash with the bit right, and else not?
+fn is_hashed(state: &State, ino: Ino, bit: &WrongBit) -> bool {
+    let fits = || state.record(ino).is_some_and(|record| value::is_hashed(state, ino, &record));
+    state.source.with_byte(bit.pba, bit.at, bit.right, fits) && !fits()
 }
 
 /// Does the map end where the size says? `Some(true)` if in the same block.
@@ -313,7 +332,7 @@ impl Search<'_> {
             Some((Seen::until_fault(state, ino, &record), record))
         });
         let (seen, record) = seen?;
-        let reads = as_u64(seen.nodes.len()).saturating_add(1);
+        let reads = seen.cost();
         if self.has_blocks(&record, &seen)
             && let Some(is_exact) = ends(state, ino, &record, &seen)
             && let blocks = seen.ranges()

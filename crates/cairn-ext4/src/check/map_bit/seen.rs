@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use cairn_base::units::as_u64;
 use cairn_base::{Ino, Pba};
 use cairn_block::IoBuf;
 
@@ -12,6 +13,9 @@ use crate::format::inode::Inode as Record;
 
 /// Blocks of a map that are looked at, at most.
 pub(super) const MOST_NODES: usize = 1024;
+/// Runs of a map, and blocks of a file, that cost as much as one read.
+const RUNS_OF_READ: u64 = 64;
+const BLOCKS_OF_READ: u64 = 1 << 14;
 
 /// What a walk has seen of a map.
 #[derive(Default)]
@@ -35,6 +39,15 @@ impl Seen {
         let mut seen = Self { once: Some(BTreeSet::new()), ..Self::default() };
         map::walk(state, ino, record, &mut seen);
         seen
+    }
+
+    /// What a look at it costs, in blocks that are read: those of the map, and time for what the
+    /// map says.
+    pub(super) fn cost(&self) -> u64 {
+        let runs = as_u64(self.runs.len()) / RUNS_OF_READ;
+        let blocks = self.runs.iter().fold(0_u64, |all, run| all.saturating_add(run.len));
+        let time = runs.saturating_add(blocks / BLOCKS_OF_READ);
+        as_u64(self.nodes.len()).saturating_add(time).saturating_add(1)
     }
 
     /// The first block of the file.

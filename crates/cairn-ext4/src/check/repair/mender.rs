@@ -7,12 +7,13 @@ use cairn_base::runtime::Runtime;
 use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_check::Finding;
 use cairn_check::repair::{Scope, Step, Steps};
-use cairn_check::{BlockSet, Finding};
 
 use super::super::proved::Proved;
 use super::super::state::State;
 use super::paths::Paths;
+use super::room::{self, Room};
 use crate::error::Result;
 use crate::format::group_desc::GroupDesc;
 use crate::format::inode::Inode as Record;
@@ -42,6 +43,7 @@ pub(super) struct Mender<'a> {
     pub(super) now: u32,
     superblock: Superblock,
     paths: Option<Paths>,
+    room: Room,
 }
 
 /// The step for a finding.
@@ -60,8 +62,18 @@ impl<'a> Mender<'a> {
         let since = runtime.now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let now = u32::try_from(since.as_secs()).unwrap_or(u32::MAX).max(1);
         let superblock = state.superblock.clone();
-        let wants_journal = false;
-        Self { state, device, scope, steps, wants_journal, proved, now, superblock, paths: None }
+        Self {
+            state,
+            device,
+            scope,
+            steps,
+            wants_journal: false,
+            proved,
+            now,
+            superblock,
+            paths: None,
+            room: Room::default(),
+        }
     }
 
     /// Notes a step by which nothing is lost.
@@ -187,25 +199,13 @@ impl<'a> Mender<'a> {
     pub(super) fn allocate(&self, clusters: u64) -> Option<u64> {
         let state = self.state;
         let end = state.layout.blocks_count >> state.layout.cluster_bits;
-        self.allocate_in(state.cluster(state.layout.first_data_block), end, clusters)
+        let first = state.cluster(state.layout.first_data_block);
+        self.room.take(&state.claimed, (first, end), clusters)
     }
 
     /// As [`Mender::allocate`], from cluster `first` to before `end`.
     pub(super) fn allocate_in(&self, first: u64, end: u64, clusters: u64) -> Option<u64> {
-        let claimed: &BlockSet = &self.state.claimed;
-        let mut at = first;
-        loop {
-            let next = claimed.next(at).unwrap_or(u64::MAX);
-            let behind = at.saturating_add(clusters);
-            if behind > end {
-                return None;
-            }
-            if next >= behind {
-                claimed.insert_range(at, clusters, &mut |_, _| ());
-                return Some(at);
-            }
-            at = next.saturating_add(1);
-        }
+        room::take_in(&self.state.claimed, (first, end), clusters)
     }
 
     /// Copies blocks of a file to new ones, which lie in their clusters as those did. `None` if

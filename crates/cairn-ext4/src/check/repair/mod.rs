@@ -29,6 +29,7 @@ mod rebuild;
 mod recover;
 mod remains;
 mod rewrite;
+mod room;
 mod runs;
 mod stage;
 mod tree;
