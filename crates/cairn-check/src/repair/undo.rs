@@ -57,11 +57,17 @@ pub enum Error {
     /// The undo file of an earlier repair is there.
     #[error(
         "an earlier repair was interrupted: take it back with the undo file {file}, then `rm \
-        {file}`"
+        {file}`; if a check finds nothing, it was complete, and only the file is to be removed"
     )]
     Interrupted {
         /// The image, as a word of a command line.
         image: String,
+        /// The file, as a word of a command line.
+        file: String,
+    },
+    /// The undo file of an earlier repair is there, and was not finished.
+    #[error("an earlier repair was interrupted before it changed anything: `rm {file}`")]
+    Unfinished {
         /// The file, as a word of a command line.
         file: String,
     },
@@ -134,6 +140,18 @@ pub enum Error {
 pub fn file_size(changes: &Changes) -> u64 {
     let table = as_u64(changes.list.len()).saturating_mul(ENTRY);
     changes.bytes().saturating_mul(2).saturating_add(table).saturating_add(HEADER)
+}
+
+/// Was the undo file finished that begins with these bytes? Else its repair has changed nothing.
+#[must_use]
+pub fn is_finished(start: &[u8]) -> bool {
+    has_header(start) && word(start, 40) == crc32c(!0, start.get(..40).unwrap_or_default())
+}
+
+fn has_header(start: &[u8]) -> bool {
+    start.len() >= HEADER_BYTES
+        && start.get(..MAGIC.len()) == Some(&MAGIC)
+        && word(start, 16) == VERSION
 }
 
 impl Error {
@@ -233,7 +251,7 @@ fn read(undo: &dyn BlockDevice, size: u64) -> Result<Changes, Error> {
         return Err(no("it is too short"));
     }
     let header = undo.read_at(0, HEADER_BYTES)?;
-    if header.get(..MAGIC.len()) != Some(&MAGIC) || word(&header, 16) != VERSION {
+    if !has_header(&header) {
         return Err(no("its header is not one"));
     }
     if crc32c(!0, header.get(..40).unwrap_or_default()) != word(&header, 40) {

@@ -188,7 +188,9 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     let before = std::fs::read(&image).unwrap();
     // An earlier repair was interrupted: its undo file is there.
     let left = dir.path().join("disk.img.cairn-undo");
-    std::fs::write(&left, b"unfinished").unwrap();
+    let undo = left.to_str().unwrap();
+    assert_eq!(cairn(&["check", "--repair=all", "-y", "--undo", undo, &image]).0, 1);
+    std::fs::write(&image, &before).unwrap();
     let (status, _, stderr) = cairn(&["check", "--repair=all", "-y", &image]);
     assert!(status == 8 && stderr.contains("--take-back"), "{status}: {stderr}");
     let (status, _, stderr) = cairn(&["check", &image]);
@@ -198,9 +200,6 @@ fn a_repair_that_cannot_be_written_changes_nothing() {
     assert!(status != 0 && stderr.contains("--take-back"), "{status}: {stderr}");
     assert!(std::fs::read(&image).unwrap() == before);
     let left = left.to_str().unwrap().to_owned();
-    let (status, _, stderr) = cairn(&["check", "--take-back", &left, &image]);
-    assert!(status == 8 && stderr.contains("nothing was changed"), "{status}: {stderr}");
-    assert!(stderr.contains(&format!("the undo file {left}: it is none")), "{stderr}");
     // Who only reads is told that it is half repaired.
     for words in [&["ls", &image][..], &["cat", &image, "/kept"], &["info", &image]] {
         let (status, _, stderr) = cairn(words);
