@@ -27,7 +27,8 @@ const PIECE: u64 = 1 << 16;
 const WITHOUT_SUPERBLOCKS: Hint = Hint {
     what: "an F2FS volume without its two superblocks",
     advice: "its files are still there: do not make another filesystem in it, copy it, and write \
-             the first 8192 bytes of a backup over those of the copy",
+             over the first 8192 bytes of the copy those of a backup of this volume (a superblock \
+             of another one has another UUID, which checksums depend on)",
 };
 
 /// The contents of the image in a few words ("an ext4 volume labelled root"). `None` if it does not

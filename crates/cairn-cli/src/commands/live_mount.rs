@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cairn::ImageSpec;
 use cairn_base::names::Escaped;
+use cairn_base::shell::quoted;
 use cairn_block::file::backing_file;
 use cairn_fuse::control::{Client, ControlError};
 
@@ -125,8 +126,10 @@ pub fn connect(given: &Path) -> Outcome<Client> {
             }
             // The socket that its daemon left may have been cleared away.
             Err(ControlError::NoSocket(_)) if is_dead(&mount.point) => {
-                let message =
-                    "the daemon that served it is gone: run `cairn umount -l`, then mount again";
+                let message = format!(
+                    "the daemon that served it is gone: run `cairn umount -l {}`, then mount again",
+                    quoted(&mount.point)
+                );
                 return Err(Failure::new(
                     Status::Failed,
                     format!("{}: {message}", given.escaped()),

@@ -9,6 +9,7 @@ use super::attributes;
 use super::contents::{contents, describe};
 use super::proof::{Judged, judge};
 use super::records::{FoundRecord, Records};
+use crate::corrupt::Corrupt;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::inodes;
 use crate::raw::RawVolume;
@@ -32,6 +33,9 @@ fn root(records: &Records<'_>, walk: &mut Walk<'_>) {
     let found = records.of(ino);
     let (bytes, other) = found.map_or((None, None), |found| (Some(found.bytes), found.other));
     tell(walk, b"/", ino, other);
+    let layout = &records.volume.layout;
+    let wrong = bytes.as_ref().and_then(|bytes| Record::verify(bytes, ino, layout).err());
+    tell(walk, b"/", ino, wrong.map(|why| damaged(&why)));
     match bytes.and_then(|bytes| judge(records.volume, ino, &bytes, Some(FileKind::Directory))) {
         Some(Judged { record, wrong }) if is_directory(&record) => {
             tell(walk, b"/", ino, wrong);
@@ -40,6 +44,10 @@ fn root(records: &Records<'_>, walk: &mut Walk<'_>) {
         Some(_) => walk.lost(b"/", ino.get(), "the root's inode is no directory"),
         None => walk.lost(b"/", ino.get(), "the root's inode cannot be read"),
     }
+}
+
+fn damaged(why: &Corrupt) -> String {
+    format!("its inode is damaged, and so may be the copy: {why}")
 }
 
 /// Tells what is wrong with a record.
@@ -87,7 +95,7 @@ impl Tree for Records<'_> {
             return None;
         };
         if let Some(why) = wrong {
-            walk.lost(path, number, format!("its inode is damaged, and so may be the copy: {why}"));
+            walk.lost(path, number, damaged(&why));
         }
         if !walk.has_seen(number) {
             tell(walk, path, ino, replaced);
@@ -173,7 +181,7 @@ fn slot(records: &Records<'_>, walk: &mut Walk<'_>, ino: Ino, bytes: &[u8], want
     };
     walk.see(top.get());
     let path = [LOST, b"/", top.to_string().as_bytes()].concat();
-    walk.lost(&path, top.get(), "no directory leads to it");
+    walk.lost(&path, top.get(), "its name, because no directory leads to it");
     tell(walk, &path, ino, wrong);
     hand_out(volume, walk, top, &record, &path);
     if wants_directory {

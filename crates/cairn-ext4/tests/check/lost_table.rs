@@ -8,7 +8,7 @@ use cairn_testkit::judge::{self, KernelMount};
 
 use crate::forms::rescued;
 use crate::injected::image;
-use crate::repaired::{complaint, plan, repaired, snapshot};
+use crate::repaired::{complaint, place_of, plan, repaired, snapshot};
 
 const BLOCK: u64 = 1024;
 
@@ -119,4 +119,20 @@ fn the_place_of_the_first_table_is_found_by_the_root() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A rescue copies what a root with a wrong checksum has, and says so.
+#[test]
+fn a_rescue_tells_of_a_damaged_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    image(&path, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let sound = read_image(&path).unwrap();
+    let files = rescued(&sound).files;
+    let device = sound.fork();
+    // Four bytes of the times.
+    device.write_at(place_of(&path, "<2>") + 8, vec![0x3c; 4]).unwrap();
+    let found = rescued(&device);
+    assert!(found.files == files);
+    assert!(found.told.iter().any(|told| told == b"/"), "{:?}", found.told);
 }

@@ -255,7 +255,7 @@ fn one(source: &Source, walk: &mut Walk<'_>, ino: Nid) {
     // The recovery of a mount makes the entry of what was fsynced.
     let is_recovered = volume.newer.contains_key(&ino) && !path.starts_with(&[LOST, b"/"].concat());
     if !is_recovered {
-        walk.lost(&path, number(ino), "no directory leads to it");
+        walk.lost(&path, number(ino), "its name, because no directory leads to it");
     }
     if let Some(wrong) = wrong {
         walk.lost(&path, number(ino), wrong);

@@ -135,10 +135,12 @@ pub fn text(report: &Report) -> String {
                 0 => String::new(),
                 count => format!(", {count} refused"),
             };
-            lines.push(format!(
-                "  {}: {} states, {} promises kept{refused}",
-                judge.name, judge.states, judge.promises
-            ));
+            // A checker knows of no promises.
+            let kept = match judge.promises {
+                0 => String::new(),
+                count => format!(", {count} promises kept"),
+            };
+            lines.push(format!("  {}: {} states{kept}{refused}", judge.name, judge.states));
         }
     }
     lines.extend(report.notes.iter().map(|note| format!("note: {note}")));

@@ -234,6 +234,9 @@ fn field(mender: &mut Mender<'_>, ino: Ino, finding: &Finding) -> Result<()> {
     };
     if is_done && is(&kinds::ENCRYPTION_FLAG) {
         mender.lose(finding, ino, "the mark: what it has may still be encrypted");
+    } else if is_done && is(&kinds::INODE_EXTRA_SIZE) {
+        let lost = "the time when it was made, parts of seconds, its project, if it had them";
+        mender.lose(finding, ino, lost);
     } else if is_done {
         mender.step(finding);
     }
