@@ -60,7 +60,9 @@ pub(super) fn examine(
     }
     let mut best = trial.bits(best)?;
     if best.correction.is_none() && !best.report.cancelled && is_accounting(&best.report) {
-        bitmaps::left(&best.state).into_iter().for_each(|finding| best.report.add(finding));
+        let mut doubts = bitmaps::left(&best.state);
+        doubts.extend(links::owners(&best.state, &best.report));
+        doubts.into_iter().for_each(|finding| best.report.add(finding));
     }
     Ok(best)
 }

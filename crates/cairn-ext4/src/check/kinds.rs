@@ -184,8 +184,7 @@ cairn_check::kinds! {
         "The deletion time is set or cleared.";
     /// Flags against features or file type.
     INODE_FLAGS = "ext4.inode.flags", Accounting,
-        "The inode has a flag that its file type or the volume's features do not allow, or its \
-            contents are of another form than its flags say.",
+        "The inode has a flag that its type or the features do not allow, or that it contradicts.",
         "The flag is cleared; the flags of the form and of encryption are set as they are proved.";
     /// Reserved inodes.
     INODE_RESERVED = "ext4.inode.reserved", Accounting,
@@ -233,8 +232,7 @@ cairn_check::kinds! {
         "The size is set to that of the contents.";
     /// Size of a file.
     INODE_SIZE_UNPROVED = "ext4.inode.size_unproved", Losing,
-        "Blocks of the file lie behind its end, or no file can have its size; nothing proves which \
-            of the two is wrong.",
+        "Blocks of the file lie behind its end, or no file can have its size; either may be wrong.",
         "The size is set to that of the blocks, or the last ones go to where the size ends, if one \
             bit explains that; those that the inode does not count are removed.";
     /// Space in use.
@@ -249,6 +247,10 @@ cairn_check::kinds! {
     INODE_TIME = "ext4.inode.time", Accounting,
         "A time of the inode is in the years 2310 to 2378, and was probably one before 1970.",
         "The time is set to that before 1970.";
+    /// More names, or more inodes with the attributes, than sound counts say.
+    INODE_OWNERS = "ext4.inode.owners", Losing,
+        "There are more names of an inode, or more inodes with its attributes, than are counted.",
+        "The counts are set, although a name, or an inode, may be an old one.";
     /// Link count.
     INODE_LINKS = "ext4.inode.links", Accounting,
         "The link count of the inode is not the number of its names.",
@@ -319,8 +321,7 @@ cairn_check::kinds! {
         "The block is taken as it is, and the checksum is computed.";
     /// Checksum of a directory block that all else agrees with.
     DIRECTORY_CHECKSUM_ONLY = "ext4.directory.checksum_only", Accounting,
-        "The checksum of the directory block is missing, has one wrong bit, or is that of an \
-            index; all else agrees with its names.",
+        "The checksum of a directory block is missing or wrong; all else agrees with its names.",
         "The checksum is computed.";
     /// The chain of entries.
     DIRECTORY_ENTRY = "ext4.directory.entry", Losing,
@@ -380,8 +381,7 @@ cairn_check::kinds! {
         "The inode keeps the block, whose count of inodes is set; the other one becomes free.";
     /// The place of a value.
     XATTR_PLACE = "ext4.xattr.place", Accounting,
-        "The value of an extended attribute is not where its entry says, and the other values show \
-            where it is; or it is empty.",
+        "The value of an attribute is not where its entry says; the other values show its place.",
         "The place is set.";
     /// An attribute that no reader accepts.
     XATTR_REFUSED = "ext4.xattr.refused", Losing,

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::Ino;
-use cairn_check::{BlockSet, Place};
+use cairn_check::{BlockSet, Finding, Place, Report, Value};
 
 use super::facts::Facts;
 use super::kinds;
 use super::state::State;
 use crate::error::Result;
 use crate::format::features::RoCompat;
-use crate::format::inode::LINK_MAX;
+use crate::format::inode::{Inode as Record, LINK_MAX};
 use crate::format::layout::inodes;
 
 /// Checks the tree of directories, and the links of all inodes.
@@ -135,4 +135,28 @@ fn links(state: &State, ino: Ino, facts: &Facts) {
     if stored != found {
         state.differ(&kinds::INODE_LINKS, place, stored.into(), found.into());
     }
+}
+
+/// Inodes with more names, or attributes of more inodes, than they count, although checksums say
+/// that the counts are what was written: a name, or one of the inodes, may be an old one.
+pub(super) fn owners(state: &State, report: &Report) -> Vec<Finding> {
+    let counts = [kinds::INODE_LINKS.code, kinds::XATTR_REFERENCES.code];
+    let is_more = |finding: &&Finding| {
+        let number = |value: &Option<Value>| value.as_ref().and_then(Value::number);
+        let (stored, found) = (number(&finding.stored), number(&finding.computed));
+        counts.contains(&finding.kind.code) && stored.is_some_and(|n| n > 0) && stored < found
+    };
+    let is_sealed = |finding: &&Finding| {
+        let ino = finding.place.inode.map(Ino);
+        let facts = ino.and_then(|ino| state.facts(ino));
+        // What a directory counts are others' names.
+        let is_file = !facts.is_some_and(Facts::is_directory);
+        let bytes = ino.and_then(|ino| state.record_bytes(ino).map(|bytes| (ino, bytes)));
+        let sums = bytes.and_then(|(ino, bytes)| Record::checksums(&bytes, ino, &state.layout));
+        let is_links = finding.kind.code == kinds::INODE_LINKS.code;
+        sums.is_some_and(|(stored, computed)| stored == computed) && (is_file || !is_links)
+    };
+    let found = report.findings.iter().filter(is_more).filter(is_sealed);
+    let doubt = |finding: &Finding| Finding { kind: &kinds::INODE_OWNERS, ..finding.clone() };
+    found.map(doubt).collect()
 }

@@ -1,12 +1,16 @@
 //! Blocks of the volume's structures that have lost a write: they are sound, and older than the
 //! rest. What is newer stays.
 
+use std::path::Path;
+
 use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
 use cairn_check::Report;
 use cairn_check::repair::Scope;
 use cairn_testkit::crash::read_image;
-use cairn_testkit::judge::{KernelMount, debugfs, mke2fs};
+use cairn_testkit::judge::{self, KernelMount, debugfs, mke2fs};
 
+use crate::injected::image;
 use crate::repaired::{complaint, place_of, plan, repaired, snapshot};
 
 /// The block that `show_super_stats` names for the first group.
@@ -107,4 +111,61 @@ fn blocks_that_an_old_inode_does_not_have_are_not_freed_without_a_loss() {
         assert!(planned.steps.losing().count() > 0, "{args:?}");
         assert_eq!(complaint(&after, &hurt), None, "{args:?}");
     }
+}
+
+/// A repair without losses changes nothing of a volume, and one with losses says what it does.
+fn is_doubted(device: &MemoryDevice, hurt: &Path) {
+    let planned = plan(device.fork(), Scope::Accounting).unwrap();
+    let codes: Vec<_> = planned.before.counts.iter().map(|(kind, _)| kind.code).collect();
+    assert!(codes.contains(&"ext4.inode.owners"), "{codes:?}");
+    assert!(planned.changes.is_empty() && planned.after.count() > 0);
+    let (planned, after) = repaired(device, Scope::All).unwrap();
+    assert!(planned.steps.losing().count() > 0);
+    assert_eq!(complaint(&after, hurt), None);
+}
+
+/// A block of a directory has the name of a file that was removed. Its number is another one's now.
+#[test]
+fn an_old_name_makes_no_hard_link_without_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&path, 8 << 20, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let mount = KernelMount::new(&path, "");
+    for name in ["one", "other"] {
+        std::fs::create_dir(mount.path().join(name)).unwrap();
+    }
+    std::fs::write(mount.path().join("one/file"), [1; 3000]).unwrap();
+    mount.unmount();
+    let older = read_image(&path).unwrap();
+    let number = debugfs(&path, "stat /one/file").split(' ').nth(1).unwrap().to_owned();
+    let mount = KernelMount::new(&path, "");
+    std::fs::remove_file(mount.path().join("one/file")).unwrap();
+    std::fs::write(mount.path().join("other/secret"), [2; 3000]).unwrap();
+    mount.unmount();
+    assert!(debugfs(&path, "stat /other/secret").starts_with(&format!("Inode: {number} ")));
+    let block = debugfs(&path, "bmap /one 0");
+    let block: u64 = block.lines().find_map(|line| line.trim().parse().ok()).unwrap();
+    let device = read_image(&path).unwrap();
+    device.write_at(block * 1024, older.read_at(block * 1024, 1024).unwrap().to_vec()).unwrap();
+    is_doubted(&device, &hurt);
+}
+
+/// An inode has the place of attributes that are another one's now.
+#[test]
+fn an_old_inode_gets_no_attributes_of_another_without_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    image(&path, &["-t", "ext4", "-b", "1024", "-N", "512"]);
+    let value = dir.path().join("value");
+    std::fs::write(&value, [b'v'; 300]).unwrap();
+    let change = |request: &str| {
+        judge::run("debugfs", ["-w", "-R", request, path.to_str().unwrap()]);
+    };
+    change(&format!("ea_set -f {} /file user.name", value.display()));
+    let said = debugfs(&path, "stat /file");
+    let block = said.split("File ACL: ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let other = "\"/tree/a name of some length 150\"";
+    change(&format!("sif {other} file_acl {block}"));
+    change(&format!("sif {other} blocks 4"));
+    is_doubted(&read_image(&path).unwrap(), &hurt);
 }

@@ -32,6 +32,14 @@ pub(super) fn mend(mender: &mut Mender<'_>, findings: &[&Finding]) -> Result<()>
             mender.lose(finding, ino, DISPUTED);
             continue;
         }
+        if is(&kinds::INODE_OWNERS) {
+            mender.lose(
+                finding,
+                ino,
+                "that it is of one owner: a name, or an inode, may be an old one",
+            );
+            continue;
+        }
         let is_done = if is(&kinds::INODE_LINKS) {
             let links = u32::try_from(number).unwrap_or(u32::MAX);
             let links = if links >= LINK_MAX { 1 } else { links };

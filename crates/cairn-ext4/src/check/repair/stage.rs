@@ -76,6 +76,7 @@ impl Stage {
             Self::Twice
         } else if is(&[
             &kinds::INODE_LINKS,
+            &kinds::INODE_OWNERS,
             &kinds::INODE_UNREACHABLE,
             &kinds::VALUE_UNREACHABLE,
             &kinds::INODE_BLOCKS,
