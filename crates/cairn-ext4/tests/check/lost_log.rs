@@ -174,6 +174,39 @@ fn a_log_that_is_older_than_the_volume_is_not_replayed() {
     }
 }
 
+/// The write that told of the first transaction since the mount was lost: the superblock of the
+/// journal is the one from before, which calls the log empty. Linux mounts the volume without it.
+#[test]
+fn a_log_that_its_superblock_is_older_than_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for features in [NO_SUMS, "metadata_csum", "fast_commit"] {
+        let crashed = Crashed::with(&at, features);
+        let device = crashed.device.fork();
+        let first = crashed.journal[0];
+        let word = device.read_at(first * BLOCK + 24, 4).unwrap();
+        let tail = u32::from_be_bytes(word[..4].try_into().unwrap());
+        // After an empty log, Linux leaves out a number.
+        set_field(&device, first, 24, tail - 1);
+        set_field(&device, first, 28, 0);
+        let found = codes(&device);
+        assert!(found.contains(&"ext4.journal.field"), "{features}: {found:?}");
+        assert!(is_refused(&device, "ro") && is_refused(&device, ""), "{features}");
+        let after = mended(&device, Scope::Accounting, &hurt);
+        assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0], "{features}");
+        // Without the descriptor of the first transaction, the rest is not replayed alone.
+        let start = crashed.device.read_at(first * BLOCK + 28, 4).unwrap();
+        let start = u32::from_be_bytes(start[..4].try_into().unwrap()) as usize;
+        let lacking = device.fork();
+        lacking.write_at(crashed.journal[start] * BLOCK, vec![0; 1024]).unwrap();
+        let found = codes(&lacking);
+        assert!(found.contains(&"ext4.journal.replay"), "{features}: {found:?}");
+        // Numbers of earlier transactions prove nothing.
+        set_field(&device, first, 24, tail + 1000);
+        assert!(!codes(&device).contains(&"ext4.journal.field"), "{features}");
+    }
+}
+
 #[test]
 fn a_start_without_a_log_is_set_to_none() {
     let dir = tempfile::tempdir().unwrap();
