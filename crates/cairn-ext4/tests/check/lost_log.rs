@@ -207,6 +207,61 @@ fn a_log_that_its_superblock_is_older_than_is_replayed() {
     }
 }
 
+/// The time of the newest commit block of the journal.
+fn last_commit(crashed: &Crashed) -> u64 {
+    let blocks = crashed.journal.iter();
+    let blocks = blocks.map(|block| crashed.device.read_at(block * BLOCK, 64).unwrap());
+    let commits = blocks.filter(|block| block[..8] == [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2]);
+    commits.map(|block| u64::from_be_bytes(block[48..56].try_into().unwrap())).max().unwrap()
+}
+
+/// The volume was changed by debugfs in the second of the last commit, after the log was replayed;
+/// and the superblock of the journal is the old one.
+fn changed_after(crashed: &Crashed, at: &std::path::Path, change: &str) -> [MemoryDevice; 2] {
+    let replayed = mended(&crashed.device, Scope::Accounting, at);
+    write_image(&replayed, at).unwrap();
+    let commands = at.with_extension("commands");
+    let now = last_commit(crashed);
+    std::fs::write(&commands, format!("set_current_time @{now}\n{change}\n")).unwrap();
+    command("debugfs").arg("-wf").arg(&commands).arg(at).output().expect("debugfs starts");
+    let sound = read_image(at).unwrap();
+    let written = u32::try_from(now).unwrap();
+    sound.write_at(1024 + 48, written.to_le_bytes().to_vec()).unwrap();
+    let device = sound.fork();
+    let block = crashed.journal[0] * BLOCK;
+    device.write_at(block, crashed.device.read_at(block, 1024).unwrap().to_vec()).unwrap();
+    [sound, device]
+}
+
+/// Seconds do not tell that the volume is newer; times of its inodes do.
+#[test]
+fn a_log_of_the_second_of_the_last_change_is_judged_by_inodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    for change in ["", "rm \"/dir/file 3\"\nrm /old\nmkdir /newer"] {
+        let [sound, device] = changed_after(&crashed, &hurt, change);
+        let sound = snapshot(sound);
+        assert_eq!(sound.get(b"old").is_some(), change.is_empty());
+        assert_eq!(codes(&device), ["ext4.journal.field"], "{change}");
+        sound.assert_same(&snapshot(device.fork()));
+        sound.assert_same(&snapshot(mended(&device, Scope::Accounting, &hurt)));
+    }
+}
+
+/// A mode that was changed leaves no time: nobody replays that log without a word.
+#[test]
+fn a_log_of_which_nothing_tells_the_age_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    let [sound, device] = changed_after(&crashed, &hurt, "sif \"/dir/file 3\" mode 0100600");
+    assert_eq!(codes(&device), ["ext4.journal.replay"]);
+    assert!(is_refused(&device, "ro") && is_refused(&device, ""));
+    assert!(plan(device.fork(), Scope::Accounting).unwrap().changes.is_empty());
+    snapshot(sound).assert_same(&snapshot(mended(&device, Scope::All, &hurt)));
+}
+
 #[test]
 fn a_start_without_a_log_is_set_to_none() {
     let dir = tempfile::tempdir().unwrap();
