@@ -385,3 +385,35 @@ fn a_journal_on_another_device_is_told() {
     let error = check(Arc::new(read_image(&at).unwrap())).expect_err("it is refused");
     assert!(error.to_string().contains("journal"), "{error}");
 }
+
+/// A backup does not know what the journal on another device holds. Linux clears that journal, if
+/// the superblock asks for no recovery.
+#[test]
+fn a_lost_superblock_asks_for_the_journal_on_another_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&at, 24 << 20, &["-t", "ext4", "-b", "1024", "-O", NO_SUMS]);
+    injected(&at, &hurt, "ssv journal_dev 0x700");
+    let device = injected(&hurt, &at, "ssv journal_inum 0");
+    let first = device.read_at(1024, 1024).unwrap().to_vec();
+    let mut backup = first.clone();
+    backup[0x5a] = 1;
+    device.write_at(8193 * BLOCK, backup).unwrap();
+    device.write_at(1024, vec![0; 1024]).unwrap();
+    let found = report(&device);
+    assert!(found.no_repair.is_some_and(|why| why.contains("another device")));
+    let planned = plan(device.fork(), Scope::Accounting).unwrap();
+    let after = device.fork();
+    planned.apply(&after, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+    let bytes = after.read_at(1024, 1024).unwrap();
+    assert_eq!(bytes[0x60], first[0x60] | RECOVER);
+    let left = codes(&after);
+    assert!(left.contains(&"ext4.journal.replay"), "{left:?}");
+    assert!(!left.contains(&"ext4.superblock.damaged"), "{left:?}");
+    // Nothing is mended that the journal may have otherwise.
+    for (device, scope) in
+        [(&after, Scope::Accounting), (&after, Scope::All), (&device, Scope::All)]
+    {
+        assert!(plan(device.fork(), scope).unwrap().changes.is_empty());
+    }
+}
