@@ -1,6 +1,7 @@
 //! Finds the blocks of the journal: by its inode, or by the copy of its map that the superblock
 //! has.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_base::{Ino, Tid};
@@ -17,12 +18,16 @@ use crate::format::inode::{Inode as Record, InodeFlags, mode};
 use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::Superblock;
 use crate::info;
+use crate::log_age::{self, Evidence};
 use crate::system_file::{raw_record, record_extents};
 
 /// Bytes of buffers for the journal's inode.
 const BUDGET: u64 = 1 << 20;
 /// `s_jnl_backup_type` of a copy of the map and size of the journal's inode.
 const BACKUP_OF_BLOCKS: u8 = 1;
+/// Why nobody replays a log that may be older than the volume.
+pub(crate) const NOT_TELLING: &str =
+    "a time that tells whether the log is newer than the volume, which asks for no recovery";
 
 /// The blocks of the journal, read from its inode. `None` if the volume has none.
 ///
@@ -68,7 +73,7 @@ pub(crate) fn holds_log(
     layout: &Layout,
 ) -> Result<bool> {
     match readable(device, superblock, layout)? {
-        Some(area) => Ok(is_begun(&area) && old_log(&area, superblock)?.is_none()),
+        Some(area) => Ok(is_begun(&area) && !matches!(age(&area, superblock)?, Age::Old(_))),
         None => Ok(false),
     }
 }
@@ -103,22 +108,58 @@ pub(crate) fn is_begun(area: &JournalArea) -> bool {
     cairn_jbd2::read_superblock(area).is_ok_and(|log| log.start != 0)
 }
 
+/// How old a log is that no superblock asks for.
+pub(crate) enum Age {
+    /// It is older than the volume. The number for the next transaction.
+    Old(Tid),
+    /// It has changes that the volume lacks.
+    New,
+    /// Nothing tells. The number for the next transaction, and inodes that differ.
+    Unknown(Tid, BTreeSet<Ino>),
+}
+
 /// Is the log from before the volume was last left in order? The superblock asks for no recovery,
 /// and was written after all transactions of the journal: then the write that marked the log as
-/// empty was lost. Linux clears any log that the superblock does not ask for. Returns the number
-/// for the next transaction.
+/// empty was lost. Linux clears any log that the superblock does not ask for. In the second of the
+/// last commit, inodes tell.
 ///
 /// # Errors
 /// The device failed.
-pub(crate) fn old_log(area: &JournalArea, superblock: &Superblock) -> Result<Option<Tid>> {
+pub(crate) fn age(area: &JournalArea, superblock: &Superblock) -> Result<Age> {
     if superblock.features().incompat(Incompat::RECOVER) || !is_begun(area) {
-        return Ok(None);
+        return Ok(Age::New);
     }
     let last = match cairn_jbd2::survey::last_commit(area) {
         Err(error @ cairn_jbd2::Error::Device(_)) => return Err(error.into()),
         found => found.unwrap_or(None),
     };
-    Ok(last.filter(|(time, _)| *time < superblock.written()).map(|(_, next)| next))
+    let written = superblock.written();
+    let Some((time, next)) = last.filter(|(time, _)| *time <= written) else { return Ok(Age::New) };
+    if time < written {
+        return Ok(Age::Old(next));
+    }
+    let layout = Layout::new(superblock, area.device.geometry().size)?;
+    Ok(match log_age::compare(area, &layout)? {
+        Evidence::Volume => Age::Old(next),
+        Evidence::Log => Age::New,
+        Evidence::None(inodes) => Age::Unknown(next, inodes),
+    })
+}
+
+/// Is the log an old one ([`age`])? Returns the number for the next transaction.
+///
+/// # Errors
+/// The device failed. [`Error::Unreplayable`] if nothing tells.
+pub(crate) fn old_log(area: &JournalArea, superblock: &Superblock) -> Result<Option<Tid>> {
+    match age(area, superblock)? {
+        Age::Old(next) => Ok(Some(next)),
+        Age::New => Ok(None),
+        Age::Unknown(..) => {
+            let (what, value) = ("time of the last commit", superblock.written());
+            let why = cairn_jbd2::Error::Corrupt { block: 0, what, value, expected: NOT_TELLING };
+            Err(Error::from(why).of_journal())
+        }
+    }
 }
 
 /// When the volume was made or mounted last: nothing of the log is older.

@@ -33,6 +33,7 @@ mod inode;
 mod inodes;
 mod journal_area;
 mod live_options;
+mod log_age;
 mod map;
 pub mod mkfs;
 mod mount;

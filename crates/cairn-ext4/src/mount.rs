@@ -157,7 +157,10 @@ fn read_structures(
     // Recovery may change everything that was read before, including the superblock.
     let target = ReplayTarget { device: &device, budget: &budget, runtime, images: &images };
     let is_old = match &journal {
-        Some(area) => recovery::forget_old(area, &probe.superblock, writable)?,
+        Some(area) => match recovery::forget_old(area, &probe.superblock, writable) {
+            Err(Error::Unreplayable(_)) if options.no_load => false,
+            forgotten => forgotten?,
+        },
         None => false,
     };
     let Replayed { buffers, layout, device } = match &journal {

@@ -14,6 +14,7 @@ use crate::format::features::Incompat;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::Layout;
 use crate::format::superblock::{OFFSET, SIZE, Superblock};
+use crate::info;
 use crate::journal_area;
 use crate::probe::Probe;
 
@@ -38,7 +39,9 @@ pub(super) fn restore(device: &Arc<dyn BlockDevice>, found: &Probe) -> Result<Su
         }
     }
     device.write_at(OFFSET, superblock.encode().to_vec())?;
-    if journal_area::holds_log(device, &superblock, &layout)? {
+    // Nobody knows what a journal on another device holds: a replay of an empty one is harmless.
+    let is_elsewhere = info::names_external_journal(&superblock);
+    if is_elsewhere || journal_area::holds_log(device, &superblock, &layout)? {
         let mut features = superblock.features();
         features.incompat.insert(Incompat::RECOVER);
         superblock.set_features(features);

@@ -1,11 +1,12 @@
 //! The journal of a volume: found, corrected and replayed on the device that it is given, which is
 //! an overlay. What cannot be replayed is told, with what is intact of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
 use cairn_base::units::as_index;
+use cairn_base::{Ino, Tid};
 use cairn_block::wrap::Overlay;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
@@ -20,12 +21,15 @@ use crate::format::features::Incompat;
 use crate::format::layout::{Layout, inodes};
 use crate::format::superblock::{OFFSET, Superblock};
 use crate::groups::locate_unopened;
-use crate::journal_area::{self, old_log};
+use crate::journal_area::{self, Age};
 use crate::recovery;
 use crate::system_file::raw_record;
 
 /// Bytes of buffers for the replay.
 const BUDGET: u64 = 64 << 20;
+/// Why nothing of a log is replayed that may be older than the volume.
+const NOT_TOLD: &str =
+    "the superblock asks for no recovery, and nothing tells whether the log is newer than it";
 
 /// A journal that can be read.
 pub(super) struct Log {
@@ -36,12 +40,23 @@ pub(super) struct Log {
     pub(super) findings: Vec<Finding>,
     /// It is to be replayed.
     pub(super) is_pending: bool,
+    /// Nothing tells whether it is older than the volume.
+    doubt: Option<Doubt>,
+}
+
+/// A log that may be older than the volume: the number for the next transaction, and the inodes
+/// that it has otherwise.
+pub(super) struct Doubt {
+    pub(super) next: Tid,
+    pub(super) inodes: BTreeSet<Ino>,
 }
 
 /// Why a log is not replayed, and what is intact of it.
 pub(super) struct Refused {
     pub(super) why: String,
     pub(super) remains: Remains,
+    /// Nothing of it is written if it may be older than the volume.
+    pub(super) doubt: Option<Doubt>,
 }
 
 /// Finds the journal, and corrects its superblock. `None` if the volume has none.
@@ -89,44 +104,64 @@ pub(super) fn find(
         finding.stored(wrong.stored).computed(wrong.computed)
     };
     findings.extend(cairn_jbd2::make_mountable(&found.area)?.into_iter().map(of_field));
-    let is_pending = match superblock.features().incompat(Incompat::RECOVER) {
+    let (is_pending, doubt) = match superblock.features().incompat(Incompat::RECOVER) {
         true => {
             findings.extend(cairn_jbd2::restore_field(&found.area)?.map(of_field));
-            true
+            (true, None)
         }
-        false => {
-            let finding = not_empty(&found.area, device, superblock)?;
-            let is_pending = finding.as_ref().is_some_and(|(_, is_pending)| *is_pending);
-            findings.extend(finding.map(|(finding, _)| finding));
-            is_pending
-        }
+        false => match not_empty(&found.area, device, superblock)? {
+            Unasked::Empty => (false, None),
+            Unasked::Old(finding) => {
+                findings.push(finding);
+                (false, None)
+            }
+            Unasked::New(finding) => {
+                findings.push(finding);
+                (true, None)
+            }
+            Unasked::Doubtful(doubt) => (true, Some(doubt)),
+        },
     };
     let ino = journal_area::number(superblock);
-    Ok(Some(Log { area: found.area, ino, findings, is_pending }))
+    Ok(Some(Log { area: found.area, ino, findings, is_pending, doubt }))
+}
+
+/// A log that the superblock does not ask for.
+enum Unasked {
+    Empty,
+    Old(Finding),
+    New(Finding),
+    Doubtful(Doubt),
 }
 
 /// A journal with a log, although the volume does not ask for its recovery: Linux refuses to mount
 /// it read-only, and else clears it. With transactions in the log, what asks for the recovery was
-/// lost, and is put right; else, or if the superblock was written after all of them, the log is
-/// marked as empty.
+/// lost, and is put right; else, or if the volume was written after all of them, the log is marked
+/// as empty.
 fn not_empty(
     area: &JournalArea,
     device: &Arc<dyn BlockDevice>,
     superblock: &Superblock,
-) -> Result<Option<(Finding, bool)>> {
+) -> Result<Unasked> {
     let state = cairn_jbd2::survey::log_state(area)?;
     let journal = &state.superblock;
     if journal.start == 0 {
-        return Ok(None);
+        return Ok(Unasked::Empty);
     }
     let is_empty = state.damage.is_none() && state.end == journal.sequence;
-    let next = is_empty.then_some(state.end);
-    if let Some(next) = next.map_or_else(|| old_log(area, superblock), |next| Ok(Some(next)))? {
+    let age = match is_empty {
+        true => Age::Old(state.end),
+        false => journal_area::age(area, superblock)?,
+    };
+    if let Age::Unknown(next, inodes) = age {
+        return Ok(Unasked::Doubtful(Doubt { next, inodes }));
+    }
+    if let Age::Old(next) = age {
         let ino = journal_area::number(superblock);
         let place = Place::inode(ino.get()).in_field("s_start");
         cairn_jbd2::mark_empty(area, next)?;
         let finding = Finding::new(&kinds::JOURNAL_FIELD, place);
-        return Ok(Some((finding.stored(journal.start).computed(0_u32), false)));
+        return Ok(Unasked::Old(finding.stored(journal.start).computed(0_u32)));
     }
     let mut right = superblock.clone();
     let mut features = right.features();
@@ -136,7 +171,7 @@ fn not_empty(
     device.write_at(OFFSET, right.encode().to_vec())?;
     let place = Place::field("s_feature_incompat");
     let finding = Finding::new(&kinds::SUPERBLOCK_CONTRADICTED, place);
-    Ok(Some((finding.hex(stored, features.incompat.bits()), true)))
+    Ok(Unasked::New(finding.hex(stored, features.incompat.bits())))
 }
 
 fn is_of_descriptors(why: &Error) -> bool {
@@ -189,6 +224,10 @@ pub(super) fn replay(
     layout: &Layout,
     runtime: &Arc<dyn Runtime>,
 ) -> Result<Option<Refused>> {
+    if let Some(doubt) = log.doubt.take() {
+        let (why, remains) = (NOT_TOLD.to_owned(), Remains::default());
+        return Ok(Some(Refused { why, remains, doubt: Some(doubt) }));
+    }
     let before = groups::impossible(&**device, layout)?;
     let refused = replay_corrected(log, device, layout, runtime)?;
     if refused.is_none() && !before.is_empty() {
@@ -245,7 +284,7 @@ fn replay_intact(
             Err(error) => error.to_string(),
         };
         let remains = cairn_jbd2::remains(area).unwrap_or_default();
-        return Ok(Some(Refused { why, remains }));
+        return Ok(Some(Refused { why, remains, doubt: None }));
     }
     Ok(None)
 }

@@ -167,6 +167,7 @@ impl Opened {
         };
         let refused = log::replay(&mut found, &overlay, &self.layout, runtime)?;
         self.findings.extend(found.findings);
+        self.is_replayed = refused.as_ref().is_none_or(|refused| refused.doubt.is_none());
         if let Some(refused) = refused {
             self.findings.push(lost(refused.why));
             // What a repair would go on with.
@@ -179,7 +180,6 @@ impl Opened {
             self.superblock = found.superblock;
         }
         self.device = overlay;
-        self.is_replayed = true;
         Ok(())
     }
 

@@ -174,6 +174,94 @@ fn a_log_that_is_older_than_the_volume_is_not_replayed() {
     }
 }
 
+/// The write that told of the first transaction since the mount was lost: the superblock of the
+/// journal is the one from before, which calls the log empty. Linux mounts the volume without it.
+#[test]
+fn a_log_that_its_superblock_is_older_than_is_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    for features in [NO_SUMS, "metadata_csum", "fast_commit"] {
+        let crashed = Crashed::with(&at, features);
+        let device = crashed.device.fork();
+        let first = crashed.journal[0];
+        let word = device.read_at(first * BLOCK + 24, 4).unwrap();
+        let tail = u32::from_be_bytes(word[..4].try_into().unwrap());
+        // After an empty log, Linux leaves out a number.
+        set_field(&device, first, 24, tail - 1);
+        set_field(&device, first, 28, 0);
+        let found = codes(&device);
+        assert!(found.contains(&"ext4.journal.field"), "{features}: {found:?}");
+        assert!(is_refused(&device, "ro") && is_refused(&device, ""), "{features}");
+        let after = mended(&device, Scope::Accounting, &hurt);
+        assert_eq!(crashed.lost(mounted(&after).as_ref()), [""; 0], "{features}");
+        // Without the descriptor of the first transaction, the rest is not replayed alone.
+        let start = crashed.device.read_at(first * BLOCK + 28, 4).unwrap();
+        let start = u32::from_be_bytes(start[..4].try_into().unwrap()) as usize;
+        let lacking = device.fork();
+        lacking.write_at(crashed.journal[start] * BLOCK, vec![0; 1024]).unwrap();
+        let found = codes(&lacking);
+        assert!(found.contains(&"ext4.journal.replay"), "{features}: {found:?}");
+        // Numbers of earlier transactions prove nothing.
+        set_field(&device, first, 24, tail + 1000);
+        assert!(!codes(&device).contains(&"ext4.journal.field"), "{features}");
+    }
+}
+
+/// The time of the newest commit block of the journal.
+fn last_commit(crashed: &Crashed) -> u64 {
+    let blocks = crashed.journal.iter();
+    let blocks = blocks.map(|block| crashed.device.read_at(block * BLOCK, 64).unwrap());
+    let commits = blocks.filter(|block| block[..8] == [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2]);
+    commits.map(|block| u64::from_be_bytes(block[48..56].try_into().unwrap())).max().unwrap()
+}
+
+/// The volume was changed by debugfs in the second of the last commit, after the log was replayed;
+/// and the superblock of the journal is the old one.
+fn changed_after(crashed: &Crashed, at: &std::path::Path, change: &str) -> [MemoryDevice; 2] {
+    let replayed = mended(&crashed.device, Scope::Accounting, at);
+    write_image(&replayed, at).unwrap();
+    let commands = at.with_extension("commands");
+    let now = last_commit(crashed);
+    std::fs::write(&commands, format!("set_current_time @{now}\n{change}\n")).unwrap();
+    command("debugfs").arg("-wf").arg(&commands).arg(at).output().expect("debugfs starts");
+    let sound = read_image(at).unwrap();
+    let written = u32::try_from(now).unwrap();
+    sound.write_at(1024 + 48, written.to_le_bytes().to_vec()).unwrap();
+    let device = sound.fork();
+    let block = crashed.journal[0] * BLOCK;
+    device.write_at(block, crashed.device.read_at(block, 1024).unwrap().to_vec()).unwrap();
+    [sound, device]
+}
+
+/// Seconds do not tell that the volume is newer; times of its inodes do.
+#[test]
+fn a_log_of_the_second_of_the_last_change_is_judged_by_inodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    for change in ["", "rm \"/dir/file 3\"\nrm /old\nmkdir /newer"] {
+        let [sound, device] = changed_after(&crashed, &hurt, change);
+        let sound = snapshot(sound);
+        assert_eq!(sound.get(b"old").is_some(), change.is_empty());
+        assert_eq!(codes(&device), ["ext4.journal.field"], "{change}");
+        sound.assert_same(&snapshot(device.fork()));
+        sound.assert_same(&snapshot(mended(&device, Scope::Accounting, &hurt)));
+    }
+}
+
+/// A mode that was changed leaves no time: nobody replays that log without a word.
+#[test]
+fn a_log_of_which_nothing_tells_the_age_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    let crashed = Crashed::with(&at, NO_SUMS);
+    let [sound, device] = changed_after(&crashed, &hurt, "sif \"/dir/file 3\" mode 0100600");
+    assert_eq!(codes(&device), ["ext4.journal.replay"]);
+    assert!(is_refused(&device, "ro") && is_refused(&device, ""));
+    assert!(plan(device.fork(), Scope::Accounting).unwrap().changes.is_empty());
+    snapshot(sound).assert_same(&snapshot(mended(&device, Scope::All, &hurt)));
+}
+
 #[test]
 fn a_start_without_a_log_is_set_to_none() {
     let dir = tempfile::tempdir().unwrap();
@@ -296,4 +384,36 @@ fn a_journal_on_another_device_is_told() {
     mke2fs(&at, 8 << 20, &["-b", "1024", "-O", "journal_dev"]);
     let error = check(Arc::new(read_image(&at).unwrap())).expect_err("it is refused");
     assert!(error.to_string().contains("journal"), "{error}");
+}
+
+/// A backup does not know what the journal on another device holds. Linux clears that journal, if
+/// the superblock asks for no recovery.
+#[test]
+fn a_lost_superblock_asks_for_the_journal_on_another_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, hurt) = (dir.path().join("image"), dir.path().join("hurt"));
+    mke2fs(&at, 24 << 20, &["-t", "ext4", "-b", "1024", "-O", NO_SUMS]);
+    injected(&at, &hurt, "ssv journal_dev 0x700");
+    let device = injected(&hurt, &at, "ssv journal_inum 0");
+    let first = device.read_at(1024, 1024).unwrap().to_vec();
+    let mut backup = first.clone();
+    backup[0x5a] = 1;
+    device.write_at(8193 * BLOCK, backup).unwrap();
+    device.write_at(1024, vec![0; 1024]).unwrap();
+    let found = report(&device);
+    assert!(found.no_repair.is_some_and(|why| why.contains("another device")));
+    let planned = plan(device.fork(), Scope::Accounting).unwrap();
+    let after = device.fork();
+    planned.apply(&after, &MemoryDevice::new(file_size(&planned.changes))).unwrap();
+    let bytes = after.read_at(1024, 1024).unwrap();
+    assert_eq!(bytes[0x60], first[0x60] | RECOVER);
+    let left = codes(&after);
+    assert!(left.contains(&"ext4.journal.replay"), "{left:?}");
+    assert!(!left.contains(&"ext4.superblock.damaged"), "{left:?}");
+    // Nothing is mended that the journal may have otherwise.
+    for (device, scope) in
+        [(&after, Scope::Accounting), (&after, Scope::All), (&device, Scope::All)]
+    {
+        assert!(plan(device.fork(), scope).unwrap().changes.is_empty());
+    }
 }

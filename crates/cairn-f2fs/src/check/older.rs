@@ -11,11 +11,12 @@
 //!
 //! An entry of the SIT that calls blocks used to which nothing leads, or nodes free, may be an old
 //! one, which says of no block what is in it now. So of the nodes in such a segment a newer
-//! version, which the summary names, is looked for in the segment, whatever the entry says. So it is
-//! of the nodes in a block of the NAT with an old entry, everywhere: an old block and an old entry
-//! of the SIT may agree.
+//! version, which the summary names, is looked for in the segment, whatever the entry says. The
+//! same is done for the nodes in a block of the NAT with an old entry, everywhere: an old block and
+//! an old entry of the SIT may agree.
 //!
-//! Without such a node, segment or block nothing is read. Memory: at most [`MOST`] nodes and segments.
+//! Without such a node, segment or block nothing is read. Memory: at most [`MOST`] nodes and
+//! segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 

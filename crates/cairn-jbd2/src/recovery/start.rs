@@ -3,11 +3,14 @@
 //! transaction has, so that there seems to be none.
 //!
 //! The superblock says where the log begins before the first block of that transaction is written.
-//! So its commit block, of a time since the volume was mounted, proves that `s_start` was lost.
-//! With a checksum the superblock is what was written.
+//! So its commit block, of a time since the volume was mounted, proves that `s_start` was lost. If
+//! the write of the superblock was lost, an older one with a right checksum is there; the log may
+//! then begin with a number behind that of the superblock.
 //!
 //! A wrong number looks like a log whose last transaction was checkpointed: then older blocks lie
 //! where the next one will be. But then the log has the commit block of the one before.
+
+use cairn_base::Tid;
 
 use super::log_reader::LogReader;
 use crate::area::{FORCED, JournalArea, read_superblock, write_superblock};
@@ -87,13 +90,27 @@ fn with_sequence(area: &JournalArea, superblock: &Superblock) -> Result<Option<S
     Ok(is_new.then_some(other))
 }
 
-/// The superblock with the start of the log, if it calls the log empty.
+/// The superblock with the start of the log, if it calls the log empty. The log begins with the
+/// number of the superblock, if that was the last one, or else behind those that a recovery leaves
+/// out: then the superblock is the one from before the volume was mounted.
 fn with_start(area: &JournalArea, superblock: &Superblock) -> Result<Option<Superblock>> {
-    let mut log = LogReader::new(area, superblock);
-    let is_unordered = log.layout.incompat.contains(Incompat::ASYNC_COMMIT);
-    if log.layout.tags.has_checksums() || is_unordered {
+    let log = LogReader::new(area, superblock);
+    if log.layout.incompat.contains(Incompat::ASYNC_COMMIT) {
         return Ok(None);
     }
+    for left_out in 0..=LEFT_OUT {
+        let mut next = superblock.clone();
+        next.sequence = Tid(superblock.sequence.0.wrapping_add(left_out));
+        if let Some(found) = with_start_of(area, &next)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The superblock with the start of a log whose first transaction has its number.
+fn with_start_of(area: &JournalArea, superblock: &Superblock) -> Result<Option<Superblock>> {
+    let mut log = LogReader::new(area, superblock);
     let (mut starts, mut commit) = (Vec::new(), None);
     for number in superblock.first..superblock.end() {
         // What cannot be read proves nothing.
@@ -108,6 +125,11 @@ fn with_start(area: &JournalArea, superblock: &Superblock) -> Result<Option<Supe
         }
     }
     let Some(commit) = commit else { return Ok(None) };
+    if starts.is_empty() {
+        // They were lost: the block before is damage, for which a replay refuses the log.
+        let before = commit.checked_sub(1).filter(|number| *number >= superblock.first);
+        starts.push(before.unwrap_or_else(|| superblock.end().saturating_sub(1)));
+    }
     let mut best: Option<((u32, u32), Superblock)> = None;
     for start in starts {
         let mut other = superblock.clone();
@@ -118,7 +140,7 @@ fn with_start(area: &JournalArea, superblock: &Superblock) -> Result<Option<Supe
             Some(blocks) => blocks,
             None => commit.saturating_add(log.blocks()).saturating_sub(start),
         };
-        if gained > 0 && best.as_ref().is_none_or(|(most, _)| (gained, back) > *most) {
+        if best.as_ref().is_none_or(|(most, _)| (gained, back) > *most) {
             best = Some(((gained, back), other));
         }
     }

@@ -190,6 +190,11 @@ fn loses(count: usize) -> String {
 
 /// What a repair without losses leaves: what loses something, and what depends on that.
 fn left_over(after: &Report) -> String {
+    if let Some(why) = &after.no_repair {
+        let count = after.count();
+        let is = if count == 1 { "is" } else { "are" };
+        return format!("{} {is} left, which no repair mends: {why}", counted(count, "defect"));
+    }
     let is_losing = |kind: &Kind| kind.severity != Severity::Accounting;
     let losing = after.counts.iter().filter(|(kind, _)| is_losing(kind));
     let losing: u64 = losing.map(|(_, count)| count).sum();

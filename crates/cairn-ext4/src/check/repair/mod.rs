@@ -54,6 +54,7 @@ use super::kinds;
 use super::proved::Proved;
 use super::state::State;
 use crate::error::{Error, Result};
+use crate::info;
 use left::Left;
 use mender::Mender;
 use paths::Paths;
@@ -273,9 +274,17 @@ fn is_disputed(report: &Report, finding: &Finding) -> bool {
 /// Mends the earliest stage in which something can be mended.
 fn mend(mender: &mut Mender<'_>, report: &Report) -> Result<()> {
     let is_unreplayed = |(kind, _): &(&'static Kind, u64)| kind.code == kinds::JOURNAL_REPLAY.code;
-    let waits = !mender.scope.allows(&kinds::JOURNAL_REPLAY);
+    let is_elsewhere = info::has_external_journal(mender.superblock());
+    let waits = is_elsewhere || !mender.scope.allows(&kinds::JOURNAL_REPLAY);
     // What was found is of a state that the device does not have without the log.
     if waits && report.counts.iter().any(is_unreplayed) || !may_read_superblock(mender, report) {
+        let is_copied = |found: &&Finding| found.kind.code == kinds::SUPERBLOCK_DAMAGED.code;
+        let damaged: Vec<_> = report.findings.iter().filter(is_copied).collect();
+        if is_elsewhere && !damaged.is_empty() {
+            // With the superblock, who has the device of the journal can replay it.
+            recover::mend(mender, &damaged)?;
+            recover::settle(mender.device, &mender.state.layout, true)?;
+        }
         return Ok(());
     }
     let is_blocked = report.counts.iter().any(|(kind, _)| !mender.scope.allows(kind));

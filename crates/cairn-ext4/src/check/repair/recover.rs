@@ -109,16 +109,21 @@ fn replay_log(
     } else {
         cairn_jbd2::forget_error(&log.area)?;
     }
-    settle(device, layout)?;
+    settle(device, layout, false)?;
     Ok(log.findings)
 }
 
-/// The superblock of a volume whose journal is empty, with the totals of its groups.
-fn settle(device: &Arc<dyn BlockDevice>, layout: &Layout) -> Result<()> {
+/// The superblock of a volume whose journal is empty, or is pending on another device, with the
+/// totals of its groups.
+pub(super) fn settle(
+    device: &Arc<dyn BlockDevice>,
+    layout: &Layout,
+    is_pending: bool,
+) -> Result<()> {
     let Some(found) = probe::probe(&**device)? else { return Ok(()) };
     let mut superblock = found.superblock;
     let mut features = superblock.features();
-    features.incompat.remove(Incompat::RECOVER);
+    features.incompat.set(Incompat::RECOVER, is_pending);
     superblock.set_features(features);
     let size = u64::from(layout.block_size);
     let buffers = BufferCache::new(device.clone(), layout.block_size, Budget::new(BUDGET));

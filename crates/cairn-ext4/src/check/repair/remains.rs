@@ -63,6 +63,16 @@ pub(super) struct Context<'a> {
 pub(super) fn apply(context: &Context<'_>, area: &JournalArea, refused: &Refused) -> Result<Step> {
     let Context { device, layout, .. } = context;
     let remains = &refused.remains;
+    if let Some(doubt) = &refused.doubt {
+        // The volume stays as it is: so does Linux leave it.
+        cairn_jbd2::mark_empty(area, doubt.next)?;
+        let mut lost = "what the log holds, if it is newer than the volume".to_owned();
+        if !doubt.inodes.is_empty() {
+            let inodes = doubt.inodes.iter().map(|ino| (*ino, None)).collect();
+            lost = format!("{lost}, of the inodes {}", shown(&inodes));
+        }
+        return Ok(replay_step(lost));
+    }
     let (commits, is_damaged) =
         cairn_jbd2::fast_commits_of(area, remains.end).unwrap_or((Vec::new(), true));
     let mut lost = Lost { is_damaged, ..Lost::new(remains, layout) };
@@ -93,6 +103,11 @@ pub(super) fn apply(context: &Context<'_>, area: &JournalArea, refused: &Refused
     Ok(lost.step())
 }
 
+fn replay_step(lost: String) -> Step {
+    let place = Place::field("s_feature_incompat");
+    Step::new(&kinds::JOURNAL_REPLAY, place).losing(*b"", lost)
+}
+
 /// What is lost of a log.
 #[derive(Default)]
 struct Lost {
@@ -118,8 +133,7 @@ impl Lost {
     }
 
     fn step(&self) -> Step {
-        let place = Place::field("s_feature_incompat");
-        Step::new(&kinds::JOURNAL_REPLAY, place).losing(*b"", self.text())
+        replay_step(self.text())
     }
 
     fn text(&self) -> String {
@@ -164,6 +178,12 @@ fn of_fast_commits(commits: &[FastCommit]) -> String {
             *known = name;
         }
     }
+    let count = commits.len();
+    format!("the changes of {count} fast commits, to the inodes {}", shown(&inodes))
+}
+
+/// Inodes, with the names that are known.
+fn shown(inodes: &BTreeMap<Ino, Option<String>>) -> String {
     let shown = inodes.iter().take(MOST_SHOWN).map(|(ino, name)| match name {
         Some(name) => format!("{ino} ({name})"),
         None => ino.to_string(),
@@ -173,8 +193,7 @@ fn of_fast_commits(commits: &[FastCommit]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let count = commits.len();
-    format!("the changes of {count} fast commits, to the inodes {}{more}", shown.join(", "))
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Applies the fast commits behind a log that has lost something, if they fit what is left: no file
