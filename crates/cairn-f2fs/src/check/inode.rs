@@ -171,7 +171,8 @@ fn check_inline(context: &Context, ino: Nid, record: &Inode, image: &[u8]) {
     // The target of a link has its own check.
     if record.kind == FileKind::Regular && end > record.size {
         let place = Place::inode(ino.get()).in_field("i_size");
-        context.add(Finding::new(&kinds::INODE_TAIL, place).stored(record.size).computed(end));
+        let size = record.inline_size(image);
+        context.add(Finding::new(&kinds::INODE_TAIL, place).stored(record.size).computed(size));
     }
 }
 

@@ -261,7 +261,8 @@ cairn_check::kinds! {
     /// Something lies behind the end of inline contents.
     INODE_TAIL = "f2fs.inode.tail", Losing,
         "Inline contents go on behind the end of the file (i_size): it or they are damaged.",
-        "The size is set to the end of the contents, so that nothing is cut off.";
+        "If one wrong bit of the size explains their end, or they go on without a gap, the size is \
+            set to that. Else it stays, and the bytes behind it are cleared.";
     /// The clusters of a compressed file are damaged.
     INODE_COMPRESSION = "f2fs.inode.compression", Losing,
         "The marks of compressed clusters, or the count of saved blocks, are wrong.",

@@ -38,11 +38,11 @@ pub(crate) fn contents(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     Ok(room[..len].to_vec())
 }
 
-/// The node. Nothing lies behind the end of a file: if something did, either its size or its
-/// contents were damaged, and who read to the end, or cleared what is behind it, lost the rest.
+/// The node. If the contents show that the size is wrong, who read to the end, or cleared what is
+/// behind it, would lose the rest.
 fn image(disk: &Disk, inode: &Inode) -> Result<Image> {
     let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
-    let (end, size) = inode.with_record(|record| (record.inline_end(&image), record.size));
+    let (end, size) = inode.with_record(|record| (record.inline_size(&image), record.size));
     // The target of a link has its own check.
     if inode.kind != FileKind::Regular || end <= size {
         return Ok(image);

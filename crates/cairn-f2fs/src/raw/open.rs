@@ -68,6 +68,7 @@ impl RawVolume {
             current,
             newer: HashMap::new(),
             footers: HashMap::new(),
+            ignores_checksums: false,
             notes,
             allowance: Allowance::new(layout.block_count),
         })

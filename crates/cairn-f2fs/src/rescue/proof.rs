@@ -9,7 +9,7 @@ use crate::form::{Around, shape, types};
 use crate::format::inode::InlineFlags;
 use crate::format::layout::Layout;
 use crate::format::units::{BlockAddr, Nid};
-use crate::format::{Inode, Summary};
+use crate::format::{Inode, NodeFooter, Summary};
 use crate::raw::RawVolume;
 use crate::raw::tree::{Below, Pointer, Visitor, walk};
 
@@ -60,6 +60,25 @@ pub(super) fn inode_at(
         return Ok((image, record, None));
     }
     volume.verify(ino, addr, &image).map_err(|error| error.to_string())?;
+    read(volume, ino, image)
+}
+
+/// An inode with a wrong checksum, as the NAT has it, if it can be read.
+pub(super) fn unsealed(volume: &RawVolume, ino: Nid) -> Option<Judged> {
+    let (addr, image) = volume.node(ino).ok()?;
+    NodeFooter::read(&image).check(ino, ino, addr).ok()?;
+    let why = volume.verify(ino, addr, &image).err()?;
+    let (image, record, wrong) = read(volume, ino, image).ok()?;
+    let what = format!("its inode is damaged, and so may be the copy: {why}");
+    Some((
+        image,
+        record,
+        Some(wrong.map_or_else(|| what.clone(), |wrong| format!("{what}; {wrong}"))),
+    ))
+}
+
+/// An inode as its block shows it.
+fn read(volume: &RawVolume, ino: Nid, image: Image) -> Result<Judged, String> {
     let judged = judge(volume, ino, image).map_err(|error| error.to_string())?;
     let (mut image, mut wrong) = judged;
     let decode = |image: &[u8]| {

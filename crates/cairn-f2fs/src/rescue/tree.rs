@@ -241,7 +241,7 @@ fn one(source: &Source, walk: &mut Walk<'_>, ino: Nid) {
         return;
     }
     let found = if volume.loaded.is_some() && !volume.has_lost_pack {
-        proof::inode(volume, ino)
+        proof::inode(volume, ino).or_else(|why| proof::unsealed(volume, ino).ok_or(why))
     } else {
         source.inode(ino)
     };

@@ -276,3 +276,28 @@ fn inline_contents_that_go_on_behind_the_end_are_refused() {
     assert_eq!(fs.read(ino, 0, &mut read, IoFlags::empty()).unwrap(), 2000);
     assert!(read.iter().all(|byte| *byte == 0));
 }
+
+/// Linux reads the file by its size. Bytes behind a gap do not show another size.
+#[test]
+fn damage_behind_inline_contents_does_not_make_the_file_longer() {
+    let judge = Judge::new(&[]);
+    // The contents are 28 bytes at byte 364.
+    let change = |junk: bool| {
+        judge.change("inline", &|bytes| {
+            bytes[16..24].copy_from_slice(&28_u64.to_le_bytes());
+            bytes[364..364 + 3400].fill(0);
+            bytes[364..364 + 28].fill(b'x');
+            if junk {
+                bytes[2500] = 0x20;
+            }
+        })
+    };
+    let sound = View::of(&(Arc::new(damaged(&judge.target, &change(false))) as _));
+    let injection = change(true);
+    let device = Arc::new(damaged(&judge.target, &injection));
+    let view = View::of(&(device.clone() as Arc<dyn BlockDevice>));
+    assert!(view.failed.is_empty() && view.wrong(&sound).is_empty());
+    let (tree, lost) = judge.repair(&injection, Scope::All);
+    let (right, _) = judge.repair(&change(false), Scope::All);
+    assert!(tree.unwrap() == right.unwrap() && lost == [b"/inline"]);
+}

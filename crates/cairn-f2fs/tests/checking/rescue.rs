@@ -202,3 +202,58 @@ fn blocks_that_were_not_found_are_told() {
         }
     }
 }
+
+/// What has a wrong checksum is copied, and told.
+#[test]
+fn an_inode_with_a_wrong_checksum_is_copied_and_told() {
+    const MTIME_AT: usize = 48;
+    let judge = Judge::new(&["-O", "extra_attr,inode_checksum"]);
+    let sound = rescued(Arc::new(judge.target.device.fork()));
+    for (name, path) in [("inline", "inline"), ("nodes", "nodes"), ("/", "/")] {
+        let mut injection = judge.change(name, &|_| ());
+        injection.blocks[0].1[MTIME_AT] ^= 0xff;
+        let taken = rescued(Arc::new(damaged(&judge.target, &injection)));
+        assert!(taken.files == sound.files, "{name}: {:?}", taken.losses);
+        let what: Vec<_> = taken.losses.iter().map(|loss| (&loss.path[..], &loss.what)).collect();
+        let [(lost, what)] = what[..] else { panic!("{name}: {what:?}") };
+        assert!(lost == path.as_bytes() && what.contains("and so may be the copy"), "{what}");
+    }
+}
+
+/// Under another UUID all checksums of inodes are wrong: that is said once.
+#[test]
+fn a_wrong_seed_of_checksums_loses_nothing() {
+    const UUID_AT: usize = 108;
+    let judge = Judge::new(&["-O", "extra_attr,inode_checksum"]);
+    let sound = rescued(Arc::new(judge.target.device.fork()));
+    let blocks = [0, 4096].map(|at| {
+        let mut bytes = judge.target.read(at);
+        bytes[1024 + UUID_AT..1024 + UUID_AT + 16].fill(7);
+        (at, bytes)
+    });
+    let injection = Injection { what: "UUID".into(), blocks: blocks.into() };
+    let device: Arc<dyn BlockDevice> = Arc::new(damaged(&judge.target, &injection));
+    let mut rescue = rescue::open(device, Choice::default()).unwrap();
+    let notes = rescue.notes();
+    assert!(notes.iter().any(|note| note.contains("another UUID")), "{notes:?}");
+    let mut taken = Taken::default();
+    rescue.tree(&mut taken);
+    assert_eq!(taken.losses, []);
+    assert!(taken.files == sound.files);
+}
+
+/// The NAT leads to every node: a lost SIT makes none of them an older version.
+#[test]
+fn a_lost_segment_table_loses_nothing() {
+    let judge = Judge::new(&[]);
+    let sound = rescued(Arc::new(judge.target.device.fork()));
+    let all = judge.target.layout().main_segments;
+    let places = (0..all).filter_map(|segment| judge.target.sit_place(segment));
+    let starts: std::collections::BTreeSet<u64> = places.map(|at| at / 4096 * 4096).collect();
+    assert!(!starts.is_empty());
+    let blocks = starts.into_iter().map(|at| (at, vec![0; 4096])).collect();
+    let injection = Injection { what: "SIT".into(), blocks };
+    let taken = rescued(Arc::new(damaged(&judge.target, &injection)));
+    assert_eq!(taken.losses, []);
+    assert!(taken.files == sound.files);
+}

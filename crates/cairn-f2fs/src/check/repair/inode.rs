@@ -50,9 +50,21 @@ impl Edit<'_> {
             return Ok(done);
         } else if code == kinds::INODE_TAIL.code {
             let Some(number) = number else { return Ok(false) };
-            let done = self.change(ino, |record| record.size = number)?;
+            let (done, what) = match self.inode(ino)?.filter(|(record, _)| record.size == number) {
+                Some((record, mut image)) => {
+                    let mut behind = record.inline_data_range();
+                    behind.start =
+                        behind.start.saturating_add(usize::try_from(number).unwrap_or(usize::MAX));
+                    image.get_mut(behind).into_iter().for_each(|bytes| bytes.fill(0));
+                    self.put_node(ino, image)?;
+                    (true, "what lies behind its end")
+                }
+                None => {
+                    let what = "where it ended, if what lies behind that is damage";
+                    (self.change(ino, |record| record.size = number)?, what)
+                }
+            };
             if done {
-                let what = "where it ended, if what lies behind that is damage";
                 self.lost((finding.kind, finding.place.clone()), ino, what);
             }
             return Ok(done);

@@ -146,6 +146,22 @@ impl Inode {
         as_u64(block::len_without_zeros(contents))
     }
 
+    /// The size of inline contents as they show it. It is `i_size`, unless one wrong bit explains
+    /// that they end elsewhere, or they go on at `i_size`. Other bytes behind it are damage.
+    #[must_use]
+    pub(crate) fn inline_size(&self, block: &[u8]) -> u64 {
+        let end = self.inline_end(block);
+        if end <= self.size {
+            return self.size;
+        }
+        let contents = block.get(self.inline_data_range()).unwrap_or_default();
+        let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
+        let behind = contents.get(at(self.size)..at(end)).unwrap_or_default();
+        let zeros = behind.iter().filter(|byte| **byte == 0).count();
+        let goes_on = zeros.strict_mul(2) <= behind.len();
+        if (self.size ^ end).is_power_of_two() || goes_on { end } else { self.size }
+    }
+
     /// Where inline attributes lie in the block; empty without [`InlineFlags::XATTR`].
     #[must_use]
     pub(crate) fn inline_xattr_range(&self) -> Range<usize> {
