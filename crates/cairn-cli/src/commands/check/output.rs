@@ -41,6 +41,10 @@ pub(super) fn text(output: &mut Output<'_>, name: &str, checked: &Checked) -> Ou
     }
 }
 
+/// What is said of a volume with a fatal finding.
+pub(super) const NOT_REPAIRABLE: &str =
+    "nothing is left to repair it from: copy what can be read (cairn rescue)";
+
 /// What can be done about findings.
 fn advice(report: &Report) -> String {
     let has = |severity| report.counts.iter().any(|(kind, _)| kind.severity == severity);
@@ -48,19 +52,22 @@ fn advice(report: &Report) -> String {
         return format!("--repair does not mend this volume: {why}");
     }
     if has(Severity::Fatal) {
-        return "nothing is left to repair it from: copy what can be read (cairn rescue)".into();
+        return NOT_REPAIRABLE.into();
     }
     let losing = report.counts.iter().filter(|(kind, _)| kind.severity == Severity::Losing);
     let losing: u64 = losing.map(|(_, count)| count).sum();
     let lists = "and lists each loss before it asks";
     match (losing, report.count().saturating_sub(losing)) {
         (0, _) => "--repair mends what loses nothing".into(),
-        (_, 0) => format!("--repair=all mends what loses something, {lists}"),
+        (_, 0) => format!(
+            "--repair=all mends what loses something, {lists}; --repair before it mends what loses \
+             nothing after all (--repair -n lists it)"
+        ),
         // Which others depend on these, the plan of a repair finds out.
         (_, others) => format!(
-            "--repair=all mends all, {lists}; {losing} of them {}, and of the other {others} \
-             --repair mends only what does not depend on that (--repair -n lists it)",
-            if losing == 1 { "loses something" } else { "lose something" }
+            "--repair=all mends all, {lists}; {losing} of them may lose something, and {others} \
+             lose nothing: --repair before it mends what does not depend on a loss, also what only \
+             seems lost (--repair -n lists it)"
         ),
     }
 }

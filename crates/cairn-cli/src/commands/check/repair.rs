@@ -157,6 +157,9 @@ fn summary(to: &mut Output<'_>, name: &str, plan: &Plan, status: ExitStatus) -> 
     if plan.after.cancelled {
         return writeln!(to, "{name}: ended before everything was checked; nothing was changed");
     }
+    if (plan.is_refused || plan.changes.is_empty()) && is_fatal(&plan.before) {
+        return writeln!(to, "{name}: {}; nothing was changed", output::NOT_REPAIRABLE);
+    }
     if plan.is_refused {
         for finding in &plan.after.findings {
             writeln!(to, "left: {finding}")?;
@@ -177,6 +180,10 @@ fn summary(to: &mut Output<'_>, name: &str, plan: &Plan, status: ExitStatus) -> 
         }
         (false, _) => writeln!(to, "{name}: nothing was changed (-n); planned: {count}"),
     }
+}
+
+fn is_fatal(report: &Report) -> bool {
+    report.counts.iter().any(|(kind, _)| kind.severity == Severity::Fatal)
 }
 
 /// `1 step`, `2 steps`.
