@@ -293,8 +293,8 @@ impl Cause {
                 "check the name, or give the filesystem's place: 'IMAGE?offset=BYTES'"
             }
             Self::Format { class: Class::TooShort, .. } => {
-                "copy it again, whole; if nothing else is left, rescue what it has, or make a copy of \
-                 it as long as the volume (truncate) and repair that"
+                "copy it again, whole; if nothing else is left, rescue what it has, or make a copy \
+                 of it as long as the volume (truncate) and repair that"
             }
             Self::Format { class: Class::Unreplayable, .. } => {
                 "repair it, with losses allowed, by what is intact of the journal, or copy out \

@@ -96,7 +96,7 @@ cairn_check::kinds! {
         "It gets its place of a backup, or a new one; then the files of a table are lost.";
     /// A descriptor that the log has right.
     GROUP_UNREPLAYED = "ext4.group.unreplayed", Accounting,
-        "Linux refuses this group descriptor; the journal, which was not replayed, has another one.",
+        "Linux refuses this group descriptor; the log, which was not replayed, has another one.",
         "The journal is replayed.";
     /// Structures over each other.
     GROUP_OVERLAP = "ext4.group.overlap", Losing,
@@ -136,7 +136,7 @@ cairn_check::kinds! {
         "The bits are cleared.";
     /// In use as the bitmap and the count of the group agree, and nobody's.
     BLOCK_BITMAP_LEFT = "ext4.block_bitmap.left", Losing,
-        "Blocks of no file are in use by bitmap and count: an inode or a map may have lost a write.",
+        "Blocks of no file are in use by bitmap and count: an inode may have lost a write.",
         "They become free, with what they hold.";
     /// Bits beyond the end.
     BLOCK_BITMAP_PADDING = "ext4.block_bitmap.padding", Accounting,

@@ -19,9 +19,9 @@ without --repair writes nothing. A mount of Cairn is frozen for the time of the 
 that was not unmounted cleanly is recovered in memory first. Each line says what is wrong, by a \
 code that docs/check.md explains. A repair is planned in memory, shown, and applied as one step; \
 a volume that it would not make sound is not touched. Exit status, as e2fsck's: 0 the volume is \
-sound, 1 it was repaired (9 if its undo file could not be removed), 4 it has defects, also after -n, \
-5 some were repaired, 8 it cannot be checked, 16 wrong usage, 32 ended by a signal (36 with defects \
-found before).")]
+sound, 1 it was repaired (9 if its undo file could not be removed), 4 it has defects, also after \
+-n, 5 some were repaired, 8 it cannot be checked, 16 wrong usage, 32 ended by a signal (36 with \
+defects found before).")]
 pub struct Args {
     /// Print the findings as one JSON document.
     #[arg(long)]

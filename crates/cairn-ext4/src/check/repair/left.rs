@@ -1,5 +1,5 @@
-//! What bitmaps and counts say of files that are gone, and of names: inodes, parts of maps, or blocks
-//! of directories may have lost a write.
+//! What bitmaps and counts say of files that are gone, and of names: inodes, parts of maps, or
+//! blocks of directories may have lost a write.
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_check::{Finding, Kind, Report, Value};
