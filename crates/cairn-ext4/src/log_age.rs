@@ -158,6 +158,6 @@ fn tables(device: &dyn BlockDevice, layout: &Layout) -> Result<BTreeMap<u64, u32
 fn index_of(pba: Pba, tables: &BTreeMap<u64, u32>, layout: &Layout) -> Option<(u32, u32)> {
     let (start, group) = tables.range(..=pba.get()).next_back()?;
     let block = u32::try_from(pba.get().checked_sub(*start)?).ok()?;
-    let each = layout.block_size.checked_div(layout.inode_size.into())?;
+    let each = layout.block_size.checked_div(layout.inode_size)?;
     (block < layout.inode_table_blocks()).then(|| (*group, block.saturating_mul(each)))
 }
