@@ -113,7 +113,7 @@ impl Context {
             totals: Totals::default(),
             quota: layout.features.contains(Features::QUOTA_INO).then(Quota::default),
             cycles: Cycles::default(),
-            contradicted: Contradicted::default(),
+            contradicted: Contradicted::new(&volume.loaded.checkpoint),
             lacking: Lacking::default(),
             last_names: LastNames::default(),
             has_blank: AtomicBool::new(false),

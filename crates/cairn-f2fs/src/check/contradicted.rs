@@ -1,6 +1,7 @@
 //! [`Contradicted`]: the segments whose summaries contradict pointers. Wrong pointers, and
 //! such as were exchanged, are those of a few nodes. If the pointers of more nodes contradict the
-//! summary of a segment, the summary is an old one. And the blocks of the NAT with an entry that is
+//! summary of a segment, the summary is an old one. Those of the logs for data are in one block of
+//! the pack. And the blocks of the NAT with an entry that is
 //! an old one: so may be the others.
 //!
 //! Memory: at most [`MOST`] segments with five nodes each, as many pointers that seem to have been
@@ -14,9 +15,10 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_check::Finding;
 
 use super::claims::Use;
-use crate::format::Summary;
+use crate::format::checkpoint::Checkpoint;
 use crate::format::layout::Layout;
 use crate::format::units::{BlockAddr, Nid, SegNo};
+use crate::format::{Log, Summary};
 
 /// Most segments, and most pointers.
 const MOST: usize = 1 << 16;
@@ -41,18 +43,30 @@ struct Kept {
     nat_blocks: BTreeSet<u32>,
 }
 
-pub(super) struct Contradicted(Mutex<Kept>);
-
-impl Default for Contradicted {
-    fn default() -> Self {
-        Self(Mutex::new(Rank::Leaf, Kept::default()))
-    }
+pub(super) struct Contradicted {
+    kept: Mutex<Kept>,
+    /// The segments of the logs for data.
+    data_logs: [SegNo; 3],
 }
 
 impl Contradicted {
+    /// Nothing of a volume.
+    pub(super) fn new(checkpoint: &Checkpoint) -> Self {
+        let data_logs = [Log::HotData, Log::WarmData, Log::ColdData];
+        let data_logs = data_logs.map(|log| checkpoint.log(log).segno);
+        Self { kept: Mutex::new(Rank::Leaf, Kept::default()), data_logs }
+    }
+
+    /// The segment that stands for all whose summaries are in the same block.
+    fn first_of(&self, segno: SegNo) -> SegNo {
+        let [first, ..] = self.data_logs;
+        if self.data_logs.contains(&segno) { first } else { segno }
+    }
+
     /// Notes a node with a pointer to a block of the segment that the summary gives to another one.
     pub(super) fn add(&self, segno: SegNo, nid: Nid) {
-        let mut kept = self.0.lock();
+        let segno = self.first_of(segno);
+        let mut kept = self.kept.lock();
         if kept.nodes.len() < MOST || kept.nodes.contains_key(&segno) {
             let nodes = kept.nodes.entry(segno).or_default();
             if nodes.len() <= MOST_NODES {
@@ -63,7 +77,7 @@ impl Contradicted {
 
     /// Notes the block of the NAT with the entry of a node, which is an old one.
     pub(super) fn add_entry(&self, nid: Nid) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if kept.nat_blocks.len() < MOST {
             kept.nat_blocks.insert(Layout::nat_place(nid).0);
         }
@@ -71,12 +85,12 @@ impl Contradicted {
 
     /// The blocks of the NAT with old entries.
     pub(super) fn nat_blocks(&self) -> BTreeSet<u32> {
-        self.0.lock().nat_blocks.clone()
+        self.kept.lock().nat_blocks.clone()
     }
 
     /// Keeps a pointer until all are known. False if there is no room.
     pub(super) fn keep(&self, turned: Turned) -> bool {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         let has_room = kept.turned.len() < MOST;
         if has_room {
             kept.turned.push(turned);
@@ -86,11 +100,12 @@ impl Contradicted {
 
     /// Takes what was kept.
     pub(super) fn take(&self) -> Vec<Turned> {
-        std::mem::take(&mut self.0.lock().turned)
+        std::mem::take(&mut self.kept.lock().turned)
     }
 
     /// Is the summary of the segment an old one?
     pub(super) fn is_old(&self, segno: SegNo) -> bool {
-        self.0.lock().nodes.get(&segno).is_some_and(|nodes| nodes.len() > MOST_NODES)
+        let segno = self.first_of(segno);
+        self.kept.lock().nodes.get(&segno).is_some_and(|nodes| nodes.len() > MOST_NODES)
     }
 }

@@ -43,12 +43,15 @@ impl Edit<'_> {
         {
             self.set_pointer(slot, BlockAddr::NULL)?;
         }
-        match doubted {
+        // Beside losses, what shows that a summary is an old one may be gone.
+        let has_losses = self.steps.losing().any(|step| step.loss.is_some());
+        let what = match doubted {
+            Some(_) => "zeros, if there was no block: it may have old contents",
+            None => "its contents, if the summary is an old one",
+        };
+        match doubted.or_else(|| ino_of(&finding.place).filter(|_| has_losses)) {
             None => self.mended(finding),
-            Some(ino) => {
-                let what = "zeros, if there was no block: it may have old contents";
-                self.lost((&kinds::BLOCK_DOUBT, finding.place.clone()), ino, what);
-            }
+            Some(ino) => self.lost((&kinds::BLOCK_DOUBT, finding.place.clone()), ino, what),
         }
         Ok(true)
     }
