@@ -1,8 +1,7 @@
 //! [`Contradicted`]: the segments whose summaries contradict pointers. Wrong pointers, and
 //! such as were exchanged, are those of a few nodes. If the pointers of more nodes contradict the
 //! summary of a segment, the summary is an old one. Those of the logs for data are in one block of
-//! the pack. And the blocks of the NAT with an entry that is
-//! an old one: so may be the others.
+//! the pack. And the blocks of the NAT with an entry that is an old one: so may be the others.
 //!
 //! Memory: at most [`MOST`] segments with five nodes each, as many pointers that seem to have been
 //! exchanged or moved, and as many blocks of the NAT.

@@ -147,14 +147,22 @@ impl RawVolume {
         Ok((Stands::Area(pba), entry))
     }
 
-    /// Is the block marked as valid? `None` if that cannot be read, or the entry was never written:
-    /// it is lost if the segment is in use.
+    /// Is the block marked as valid? `None` if that cannot be read.
     pub(crate) fn is_valid(&self, addr: BlockAddr) -> Option<bool> {
         let (segno, offset) = self.layout.segment_of(addr)?;
         self.loaded.as_ref()?;
-        let (stands, entry) = self.sit(segno).ok()?;
+        Some(self.sit(segno).ok()?.1.is_valid(offset))
+    }
+
+    /// Does the SIT say that the block is free? An entry of zeros says nothing: it was never
+    /// written, or is lost.
+    pub(crate) fn is_freed(&self, addr: BlockAddr) -> bool {
+        let Some((segno, offset)) = self.layout.segment_of(addr) else { return false };
+        let Some((stands, entry)) = self.loaded.as_ref().and_then(|_| self.sit(segno).ok()) else {
+            return false;
+        };
         let is_blank = entry == SitEntry::empty(Log::HotData) && stands != Stands::Journal;
-        (!is_blank).then(|| entry.is_valid(offset))
+        !is_blank && !entry.is_valid(offset)
     }
 
     /// The log that is in a segment.

@@ -70,11 +70,8 @@ pub(super) fn unsealed(volume: &RawVolume, ino: Nid) -> Option<Judged> {
     let why = volume.verify(ino, addr, &image).err()?;
     let (image, record, wrong) = read(volume, ino, image).ok()?;
     let what = format!("its inode is damaged, and so may be the copy: {why}");
-    Some((
-        image,
-        record,
-        Some(wrong.map_or_else(|| what.clone(), |wrong| format!("{what}; {wrong}"))),
-    ))
+    let what = wrong.into_iter().fold(what, |what, wrong| format!("{what}; {wrong}"));
+    Some((image, record, Some(what)))
 }
 
 /// An inode as its block shows it.

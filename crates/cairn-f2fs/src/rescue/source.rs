@@ -120,7 +120,7 @@ impl Source {
 
     /// Is it an old version of a node, to which a damaged NAT leads? The SIT calls its block free.
     fn is_old(&self, nid: Nid, addr: BlockAddr) -> bool {
-        !self.volume.newer.contains_key(&nid) && self.volume.is_valid(addr) == Some(false)
+        !self.volume.newer.contains_key(&nid) && self.volume.is_freed(addr)
     }
 
     /// The present version of an inode, instead of an old one.
