@@ -60,13 +60,13 @@ fn advice(report: &Report) -> String {
     match (losing, report.count().saturating_sub(losing)) {
         (0, _) => "--repair mends what loses nothing".into(),
         (_, 0) => format!(
-            "--repair=all mends what loses something, {lists}; --repair before it mends what loses \
-             nothing after all (--repair -n lists it)"
+            "--repair=all mends what may lose something, {lists}; try --repair first: it mends what \
+             only seems lost (--repair -n lists it)"
         ),
         // Which others depend on these, the plan of a repair finds out.
         (_, others) => format!(
-            "--repair=all mends all, {lists}; {losing} of them may lose something, and {others} \
-             lose nothing: --repair before it mends what does not depend on a loss, also what only \
+            "--repair=all mends all, {lists}; {losing} of them may lose something, {others} lose \
+             nothing; try --repair first: it mends what does not depend on a loss, and what only \
              seems lost (--repair -n lists it)"
         ),
     }
