@@ -60,8 +60,8 @@ fn advice(report: &Report) -> String {
     match (losing, report.count().saturating_sub(losing)) {
         (0, _) => "--repair mends what loses nothing".into(),
         (_, 0) => format!(
-            "--repair=all mends what may lose something, {lists}; try --repair first: it mends what \
-             only seems lost (--repair -n lists it)"
+            "--repair=all mends what may lose something, {lists}; try --repair first: it mends \
+             what only seems lost (--repair -n lists it)"
         ),
         // Which others depend on these, the plan of a repair finds out.
         (_, others) => format!(
